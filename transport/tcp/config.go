@@ -1,0 +1,62 @@
+package tcp
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"time"
+)
+
+// Config says who this rank is and how it meets the others. Rank, Size and Coordinator are needed, everything else has a
+// default.
+type Config struct {
+	// Rank is this rank's number, 0 ≤ Rank < Size. Size is the same on all ranks.
+	Rank, Size int
+
+	// Coordinator is where the ranks meet: host:port, or several separated by commas that are tried in turn. Rank 0 listens
+	// there unless a coordinator of its own (goccl rendezvous) answers already. Rank 0 needs none when Listener is set, nobody
+	// does when Size is 1.
+	Coordinator string
+
+	// Listen is where this rank waits for the connections of other ranks: a host, or host:port, or host:first-last for the first
+	// free port of a range; the host may be missing (":7000-7100"). Empty, or without a host: the local address of the route to
+	// the coordinator; without a port: any. A wildcard host (0.0.0.0, ::) holds for rank 0's coordinator too.
+	Listen string
+
+	// Advertise is the host or host:port that other ranks dial, for a rank behind address translation. Empty: what Listen means.
+	Advertise string
+
+	// Interface restricts the choice of the address to listen on, when Listen names no host: interface names separated by commas,
+	// each matching as a prefix. A leading ^ turns the list into one of interfaces to avoid, a leading = asks for exact names
+	// (^= for both). Empty: any.
+	Interface string
+
+	// RunID keeps runs apart that share addresses: a rank of another run is refused. At most 128 bytes.
+	RunID string
+
+	// Listener is rank 0's own listening TCP socket, in place of one opened at Coordinator's address. The transport owns it from
+	// the call on and closes it, also on failure.
+	Listener net.Listener
+
+	// Secret and TLS are not supported yet: setting either is an error that wraps errors.ErrUnsupported.
+	Secret []byte
+	TLS    *tls.Config
+
+	// Insecure allows listening beyond loopback although nothing proves who connects.
+	Insecure bool
+
+	// Options must be equal on all ranks; the error for a difference names the option, both values and both ranks.
+	Options map[string]string
+
+	// Timeout bounds the start, together with the context: the earlier one ends it. Zero: 10 minutes; negative: the context only.
+	Timeout time.Duration
+
+	// Logger gets the address choice (info) and dropped strangers (warn). Nil: nothing is logged.
+	Logger *slog.Logger
+
+	// Link is how ranks of one host connect for collectives: "" or "auto" (Unix-domain socket where there are abstract ones),
+	// "tcp", or "unix" (an error when some rank is on another host).
+	Link string
+
+	net *network // nil: the machine's; tests replace it
+}
