@@ -49,8 +49,9 @@ func f16FromF32(f float32) uint16 {
 // f32FromBF16 moves bits, so a signalling NaN stays one.
 func f32FromBF16(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
 
-// bf16Bits rounds the bits of a float32 to nearest even. A NaN keeps its sign and upper payload and becomes quiet.
-func bf16Bits(u uint32) uint16 {
+// bf16FromF32 rounds to nearest even. A NaN keeps its sign and upper payload and becomes quiet.
+func bf16FromF32(f float32) uint16 {
+	u := math.Float32bits(f)
 	if u&0x7fffffff > 0x7f800000 {
 		return uint16(u>>16) | 0x0040
 	}
@@ -105,7 +106,7 @@ func f16FromF32Generic(dst []uint16, src []float32) {
 
 func bf16FromF32Generic(dst []uint16, src []float32) {
 	for i, f := range src[:len(dst)] {
-		dst[i] = bf16Bits(math.Float32bits(f))
+		dst[i] = bf16FromF32(f)
 	}
 }
 

@@ -47,7 +47,7 @@ func sumF16Generic(dst, a, b []uint16) {
 func sumBF16Generic(dst, a, b []uint16) {
 	a, b = a[:len(dst)], b[:len(dst)]
 	for i := range dst {
-		dst[i] = bf16Bits(math.Float32bits(canonicalF32(f32FromBF16(a[i]) + f32FromBF16(b[i]))))
+		dst[i] = bf16FromF32(canonicalF32(f32FromBF16(a[i]) + f32FromBF16(b[i])))
 	}
 }
 
@@ -77,7 +77,7 @@ func prodBF16(dst, a, b []uint16) {
 	a, b = a[:len(dst)], b[:len(dst)]
 	for i := range dst {
 		p := canonicalF64(float64(f32FromBF16(a[i])) * float64(f32FromBF16(b[i])))
-		dst[i] = bf16Bits(math.Float32bits(oddF32(p)))
+		dst[i] = bf16FromF32(oddF32(p))
 	}
 }
 
@@ -151,8 +151,8 @@ func mulF32(acc []float64, src []float32) {
 	}
 }
 
-func divF64Generic(acc []float64, n float64) {
+func divF64Generic(acc []float64, divisor float64) {
 	for i := range acc {
-		acc[i] = canonicalF64(acc[i] / n)
+		acc[i] = canonicalF64(acc[i] / divisor)
 	}
 }

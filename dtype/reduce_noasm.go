@@ -1,3 +1,5 @@
+//go:build !amd64 || purego
+
 package dtype
 
 func sumF32(dst, a, b []float32)                  { sumF32Generic(dst, a, b) }
@@ -5,7 +7,7 @@ func sumF64(dst, a, b []float64)                  { sumF64Generic(dst, a, b) }
 func sumF16(dst, a, b []uint16)                   { sumF16Generic(dst, a, b) }
 func sumBF16(dst, a, b []uint16)                  { sumBF16Generic(dst, a, b) }
 func addF32(acc []float64, src []float32)         { addF32Generic(acc, src) }
-func divF64(acc []float64, n float64)             { divF64Generic(acc, n) }
+func divF64(acc []float64, divisor float64)       { divF64Generic(acc, divisor) }
 func f32FromF16s(dst []float32, src []uint16)     { f32FromF16Generic(dst, src) }
 func f32FromBF16s(dst []float32, src []uint16)    { f32FromBF16Generic(dst, src) }
 func f16FromF32s(dst []uint16, src []float32)     { f16FromF32Generic(dst, src) }

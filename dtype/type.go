@@ -2,7 +2,6 @@ package dtype
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/x448/float16"
 )
@@ -64,10 +63,10 @@ type Float16 = float16.Float16
 type BFloat16 uint16
 
 // BFloat16FromFloat32 rounds to nearest even. A NaN stays a NaN: it keeps its sign and upper payload bits and becomes quiet.
-func BFloat16FromFloat32(f float32) BFloat16 { return BFloat16(bf16Bits(math.Float32bits(f))) }
+func BFloat16FromFloat32(f float32) BFloat16 { return BFloat16(bf16FromF32(f)) }
 
 // Float32 returns the same number as a float32, which is exact.
-func (b BFloat16) Float32() float32 { return math.Float32frombits(uint32(b) << 16) }
+func (b BFloat16) Float32() float32 { return f32FromBF16(uint16(b)) }
 
 // Element lists the Go types that a Buffer can hold. There is no ~: a named type of one's own has no Type.
 type Element interface {
