@@ -1,0 +1,2 @@
+// Package ring runs collectives over any transport.
+package ring
