@@ -1,0 +1,138 @@
+package goccl
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/goccl/goccl/dtype"
+	"github.com/goccl/goccl/ring"
+)
+
+// Algorithm names how a collective is carried out. The zero value chooses by size, count, type and operation.
+type Algorithm = ring.Algorithm
+
+// The algorithms. Package ring describes them.
+const (
+	AlgorithmAuto     = ring.Auto
+	AlgorithmRing     = ring.Ring
+	AlgorithmDirect   = ring.Direct
+	AlgorithmOneShot  = ring.OneShot
+	AlgorithmDoubling = ring.Doubling
+	AlgorithmChain    = ring.Chain
+)
+
+// ReduceOp is an element-wise reduction.
+type ReduceOp = dtype.ReduceOp
+
+// The reductions. Bit operations are for integers only; package dtype states the rules.
+const (
+	Sum    = dtype.Sum
+	Mean   = dtype.Mean
+	Prod   = dtype.Prod
+	Min    = dtype.Min
+	Max    = dtype.Max
+	BitAnd = dtype.BitAnd
+	BitOr  = dtype.BitOr
+	BitXor = dtype.BitXor
+)
+
+// Config holds what every group has. In each field zero means the default and a negative value means off.
+type Config struct {
+	// Algorithm overrides the choice by size. It must be the same on all ranks. Where a type or operation may not take it
+	// another runs; Plan says which.
+	Algorithm Algorithm
+	// Timeout ends a call whose context has no earlier deadline. Default 5 minutes.
+	Timeout time.Duration
+	// StallWarning and Heartbeat are not yet supported: set, they fail with errors.ErrUnsupported.
+	StallWarning time.Duration
+	Heartbeat    time.Duration
+	// ShrinkMinority is not yet supported either.
+	ShrinkMinority bool
+	// MailboxBytes bounds the point-to-point messages that have arrived here and that nobody has received yet. Past the bound
+	// their senders are held back. Default 1 GiB.
+	MailboxBytes int64
+	// Logger gets start-up facts and failures. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+const (
+	defaultTimeout      = 5 * time.Minute
+	defaultMailboxBytes = 1 << 30
+)
+
+func (c Config) timeout() time.Duration {
+	switch {
+	case c.Timeout == 0:
+		return defaultTimeout
+	case c.Timeout < 0:
+		return 0
+	}
+	return c.Timeout
+}
+
+// mailboxBytes returns the bound; with the bound off, one that is never reached.
+func (c Config) mailboxBytes() int64 {
+	switch {
+	case c.MailboxBytes == 0:
+		return defaultMailboxBytes
+	case c.MailboxBytes < 0:
+		return 1<<63 - 1
+	}
+	return c.MailboxBytes
+}
+
+func (c Config) logger() *slog.Logger {
+	if c.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return c.Logger
+}
+
+func (c Config) check() error {
+	switch {
+	case c.StallWarning > 0:
+		return unsupported("Config.StallWarning")
+	case c.Heartbeat > 0:
+		return unsupported("Config.Heartbeat")
+	case c.ShrinkMinority:
+		return unsupported("Config.ShrinkMinority")
+	}
+	return nil
+}
+
+func unsupported(what string) error { return fmt.Errorf("goccl: %s: %w", what, errors.ErrUnsupported) }
+
+// JoinConfig says how to meet the other ranks. What is left zero comes from the environment (see [Join]).
+type JoinConfig struct {
+	// Rank and Size of this process. Size 0: both from the environment; Size > 0: both from here.
+	Rank, Size int
+	// Coordinator is where the ranks meet: host:port, or several separated by commas, tried in turn. Rank 0 listens there
+	// unless a coordinator apart (goccl rendezvous) already does.
+	Coordinator string
+	// Listen is the address or port range on which this rank takes connections of its peers; default: the interface that
+	// leads to the coordinator, any port. Advertise is the address they are told instead, behind a translation.
+	Listen, Advertise string
+	// Interface limits the choice of the address: names or prefixes separated by commas, = exact, ^ excludes.
+	Interface string
+	// RunID tells this job from others that use the same coordinator address. Must be equal on all ranks.
+	RunID string
+	// Listener is rank 0's coordinator socket when the caller has opened one. The group closes it.
+	Listener net.Listener
+	// Secret and TLS are not yet supported: set, here or in the environment, Join fails with errors.ErrUnsupported.
+	Secret []byte
+	TLS    *tls.Config
+	// Insecure allows sockets other than loopback although there is neither secret nor TLS: whoever reaches the port can
+	// join or read the job.
+	Insecure bool
+	// Link is the kind of connection collectives use between ranks of one host: "" or "auto", "tcp", "unix".
+	Link string
+	// Options must be equal on all ranks, else Join fails on all of them and names the option.
+	Options map[string]string
+	// Timeout bounds joining: the earliest of it and the context's deadline. Default 10 minutes.
+	Timeout time.Duration
+	Config
+}

@@ -1,0 +1,34 @@
+// Package goccl is a collective communication library: a [ProcessGroup] of n ranks, on one host or several, averages
+// gradients, gathers shards, broadcasts weights and exchanges messages.
+//
+// # Usage
+//
+// [Join] meets the other ranks of a job over TCP and returns the group; rank, size and coordinator come from the
+// environment that goccl launch, torchrun, mpirun or srun set, or from [JoinConfig]. [New] wraps any transport, for instance
+// package mem's goroutines in tests. The operations are functions such as [AllReduce], generic over the element type; each
+// has an untyped twin, a method that takes a [dtype.Buffer]. NCCL and MPI call a ProcessGroup a communicator.
+//
+// # Order of calls
+//
+// A group runs one collective at a time. All ranks call the same collectives in the same order; a rank that differs in
+// operation, type, count, root or reduce operation makes every rank fail with a [*MismatchError]. Asynchronous calls run in
+// the order in which they were submitted, and a synchronous call waits for those before it. Goroutines with unrelated
+// collectives use a sub-group each ([ProcessGroup.Split], [ProcessGroup.Subgroup]). [Send] and [Recv] are outside this order.
+//
+// # Numbers
+//
+// Every rank ends with the same bits, whatever the timing. Float sums are accumulated in float64 in rank order and rounded
+// once, except on the ring, which large f32, f64 and integer calls take and which rounds at every hop. Package dtype states
+// the rules for NaN, zeros, overflow and integer means.
+//
+// # Cancellation and failure
+//
+// Every call that can block takes a context. A collective that fails, is cancelled or passes its deadline breaks the group
+// for good, on every rank: the pending call returns the first cause, the same on all ranks, and later ones [ErrBroken] with
+// it. A cancelled Send, Recv or [Work.Wait] breaks nothing. After a failure make a new group with Join.
+//
+// # Limitations
+//
+// Every rank has connections with every other, so a group of n ranks holds 2(n−1) of them on each. Ranks must have the same
+// byte order (little-endian). Buffers are host memory.
+package goccl

@@ -1,0 +1,98 @@
+package goccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goccl/goccl/ring"
+	"github.com/goccl/goccl/transport"
+)
+
+// ErrArgument is wrapped by every error about a bad argument. Such a call sent nothing, takes no place in the order of
+// calls and leaves the group usable.
+var ErrArgument = ring.ErrArgument
+
+// ErrBroken is wrapped, together with the first cause, by every collective called after the group failed.
+var ErrBroken = errors.New("goccl: group is broken")
+
+// A PeerError is a failure with a culprit: the rank that died, left, was cancelled or broke the protocol.
+type PeerError = transport.PeerError
+
+// A MismatchError says that two ranks called different things: operation, type, count, root, reduce operation or order.
+type MismatchError = ring.MismatchError
+
+// A StallError says that a deadline passed in a collective.
+type StallError struct {
+	Missing []int    // ranks that had not arrived in the call, ascending; empty when all had
+	Op      string   // the call
+	Seq     uint64   // its sequence number
+	Calls   []string // by rank: the call it is in or has completed last; "" when it did not say
+	Err     error    // which limit passed: the cause of the context, or the group's Timeout
+}
+
+func (e *StallError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "goccl: %s #%d stalled", e.Op, e.Seq)
+	switch {
+	case len(e.Missing) == 0:
+		b.WriteString(", all ranks are in the call")
+	default:
+		b.WriteString(", missing:")
+		for i, r := range e.Missing {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, " rank %d", r)
+			if r < len(e.Calls) && e.Calls[r] != "" {
+				fmt.Fprintf(&b, " (%s)", e.Calls[r])
+			}
+		}
+	}
+	fmt.Fprintf(&b, ": %v", e.Err)
+	return b.String()
+}
+
+func (e *StallError) Unwrap() error { return e.Err }
+
+// An AbortError says that a rank called Abort.
+type AbortError struct {
+	Rank int
+	Text string // of the cause given to Abort
+}
+
+func (e *AbortError) Error() string { return fmt.Sprintf("goccl: rank %d aborted: %s", e.Rank, e.Text) }
+
+// localAbort is the AbortError on the rank that aborted, where the caller's own cause is still at hand.
+type localAbort struct {
+	AbortError
+	cause error
+}
+
+func (e *localAbort) Unwrap() []error { return []error{&e.AbortError, e.cause} }
+
+// errLeft is why a call fails that needs a rank which has said goodbye.
+var errLeft = errors.New("left the group")
+
+// remoteCause carries the words of another rank's error, and what kind it was where the kind is part of our API.
+type remoteCause struct {
+	text string
+	kind error // context.DeadlineExceeded for a stall, else nil
+}
+
+func (e *remoteCause) Error() string { return e.text }
+func (e *remoteCause) Unwrap() error { return e.kind }
+
+// timeoutError is the cause of a call that ran into the group's own Timeout rather than a context.
+type timeoutError struct{ limit fmt.Stringer }
+
+func (e *timeoutError) Error() string { return fmt.Sprintf("group timeout of %v passed", e.limit) }
+func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
+
+// broken is the error of a call that found the group broken before it began.
+func broken(cause error) error { return fmt.Errorf("%w: %w", ErrBroken, cause) }
+
+func argument(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrArgument, fmt.Errorf(format, args...))
+}

@@ -1,0 +1,262 @@
+package goccl
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/goccl/goccl/dtype"
+	"github.com/goccl/goccl/ring"
+	"github.com/goccl/goccl/transport"
+)
+
+const (
+	flushBound   = time.Second            // how long Close waits for calls that have been submitted
+	goodbyeBound = 250 * time.Millisecond // how long Close waits for the others to answer its goodbye
+)
+
+// A ProcessGroup is a fixed set of ranks that run collectives together. Its methods are safe for concurrent use; the package
+// comment says in which order collectives run and what a failure does.
+type ProcessGroup struct {
+	t      transport.Transport
+	rank   int
+	size   int
+	cfg    Config
+	id     uint64 // hash that names a sub-group; 0 for a group that was not split off
+	parent *ProcessGroup
+	ranks  []int // of this group in its parent
+
+	order order          // whose turn it is
+	exec  *ring.Executor // used by the call whose turn it is
+	cur   ring.Call      // its call; here so that it need not be allocated
+	seq   uint64         // its sequence number; guarded by mu
+
+	life      context.Context // ends with the first cause; what every collective's exchange runs under
+	breakLife context.CancelCauseFunc
+
+	mu       sync.Mutex
+	health   *health
+	inflight inflight // guarded by mu
+	closed   bool     // guarded by mu: Close has begun
+
+	children children
+	control  control
+	watch    watch
+	p2p      *p2p
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// inflight is the collective that is running, for the watcher.
+type inflight struct {
+	ctx      context.Context // the caller's; nil: none is running
+	deadline time.Time       // by Config.Timeout; zero: none
+}
+
+// New makes a group of a transport, which it owns and closes. All ranks of the transport make theirs; Config{} works.
+func New(t transport.Transport, cfg Config) (*ProcessGroup, error) {
+	if t == nil {
+		return nil, argument("transport is nil")
+	}
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	return newGroup(t, cfg), nil
+}
+
+func newGroup(t transport.Transport, cfg Config) *ProcessGroup {
+	g := &ProcessGroup{t: t, rank: t.Rank(), size: t.Size(), cfg: cfg}
+	g.life, g.breakLife = context.WithCancelCause(context.Background())
+	g.exec = ring.NewExecutor(t, 0, ring.Options{Algorithm: cfg.Algorithm})
+	g.health = newHealth(g.rank, g.size, func(r int) string {
+		if a, ok := t.(transport.Addresser); ok {
+			return a.Addr(r)
+		}
+		return ""
+	})
+	g.p2p = newP2P(g)
+	g.control.start(g)
+	g.watch.start(g)
+	return g
+}
+
+// Rank returns this process's number in the group, from 0.
+func (g *ProcessGroup) Rank() int { return g.rank }
+
+// Size returns the number of ranks.
+func (g *ProcessGroup) Size() int { return g.size }
+
+// IsLeader reports whether this is the lowest rank: the one to print, sample or save.
+func (g *ProcessGroup) IsLeader() bool { return g.rank == 0 }
+
+// Transport returns what New was given, or what Join made. It belongs to the group.
+func (g *ProcessGroup) Transport() transport.Transport { return g.t }
+
+// ParentRanks maps each rank of a group made by Split or Subgroup to its rank in the parent; nil for other groups.
+func (g *ProcessGroup) ParentRanks() []int { return slices.Clone(g.ranks) }
+
+// Err returns the first cause that broke the group, nil while it works.
+func (g *ProcessGroup) Err() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.health.cause
+}
+
+// Plan says which algorithm a collective of that many elements would take, and why. op is the operation's name as in
+// errors, such as "all-reduce", and may be followed by a reduction other than the sum: "all-reduce mean". Count means what
+// it means to the operation's size in package bench: the elements of the larger of the two buffers.
+func (g *ProcessGroup) Plan(op string, t dtype.Type, count int) string {
+	return plan(op, t, count, g.size, g.cfg.Algorithm)
+}
+
+// run carries out one collective in its turn.
+func (g *ProcessGroup) run(ctx context.Context, c ring.Call) error {
+	_, err := g.runNumbered(ctx, c)
+	return err
+}
+
+// runNumbered is run that also returns the call's sequence number.
+func (g *ProcessGroup) runNumbered(ctx context.Context, c ring.Call) (uint64, error) {
+	if err := c.Check(g.rank, g.size); err != nil {
+		return 0, err
+	}
+	g.order.enter(ctx, g)
+	defer g.order.leave()
+	return g.runInTurn(ctx, c)
+}
+
+func (g *ProcessGroup) runInTurn(ctx context.Context, c ring.Call) (uint64, error) {
+	g.cur = c
+	tag, err := g.begin(ctx)
+	if err == nil {
+		err = g.end(g.exec.Run(g.life, tag.Match, &g.cur))
+	}
+	g.cur = ring.Call{} // keep no caller's buffer alive
+	return tag.Match, err
+}
+
+// begin opens the call in g.cur.
+func (g *ProcessGroup) begin(ctx context.Context) (transport.Tag, error) {
+	now := time.Now()
+	g.mu.Lock()
+	defer g.settle()
+	switch {
+	case g.closed:
+		return transport.Tag{}, net.ErrClosed
+	case g.health.cause != nil:
+		return transport.Tag{}, broken(g.health.cause)
+	}
+	g.seq++
+	tag := g.exec.Tag(&g.cur, g.seq)
+	g.health.begin(now, tag)
+	if ctx.Err() != nil { // the peers have begun: they must be told
+		g.health.cancelled(context.Cause(ctx))
+	}
+	if g.health.cause != nil {
+		return transport.Tag{}, g.health.cause
+	}
+	g.inflight = inflight{ctx: ctx}
+	if d := g.cfg.timeout(); d > 0 {
+		g.inflight.deadline = now.Add(d)
+	}
+	g.watch.callBegins(now, &g.inflight)
+	return tag, nil
+}
+
+// end closes the running call and finds the first cause when it failed.
+func (g *ProcessGroup) end(err error) error {
+	now := time.Now()
+	g.mu.Lock()
+	g.inflight = inflight{}
+	if err == nil {
+		g.health.end(now)
+		g.mu.Unlock()
+		return nil
+	}
+	if g.health.cause == nil && g.closed {
+		g.mu.Unlock()
+		return net.ErrClosed
+	}
+	g.health.failed(now, err)
+	g.settle()
+	g.watch.kick()
+	<-g.life.Done() // the verdict may need to hear from another rank first; the watcher bounds it
+	return context.Cause(g.life)
+}
+
+// settle unlocks g.mu after an event was given to health, and carries out what follows from it.
+func (g *ProcessGroup) settle() {
+	cause, out := g.health.cause, g.health.flush()
+	g.mu.Unlock()
+	g.control.post(g, out)
+	if cause != nil && g.life.Err() == nil {
+		g.cfg.logger().Warn("goccl: group is broken", "rank", g.rank, "cause", cause)
+		g.breakLife(cause)
+	}
+}
+
+// Abort makes pending and later calls on every rank fail, point-to-point included. This rank's fail with cause, the others'
+// with an *AbortError. It needs no answer from anybody and returns at once.
+func (g *ProcessGroup) Abort(cause error) {
+	if cause == nil {
+		cause = errors.New("no cause given")
+	}
+	err := &localAbort{AbortError{g.rank, cause.Error()}, cause}
+	g.mu.Lock()
+	g.health.abort(err)
+	g.settle()
+	g.abortHere(err)
+}
+
+// abortHere ends what an abort ends beside the collectives: point-to-point and the children.
+func (g *ProcessGroup) abortHere(err error) {
+	g.p2p.stop(err)
+	for _, c := range g.children.end(err) {
+		c.Abort(err)
+	}
+}
+
+// Close leaves the group in order: it waits a moment for submitted calls, says goodbye, ends the children, joins its
+// goroutines and closes the transport. It is idempotent and returns in bounded time, dead peers or not. It returns a
+// *MismatchError if it learns only now that the ranks did not make the same calls.
+func (g *ProcessGroup) Close() error {
+	g.closeOnce.Do(func() { g.closeErr = g.close() })
+	return g.closeErr
+}
+
+func (g *ProcessGroup) close() error {
+	g.order.drain(g.life, flushBound)
+	g.mu.Lock()
+	knew := g.health.cause
+	g.closed = true
+	g.mu.Unlock()
+	for _, c := range g.children.end(net.ErrClosed) {
+		c.Close()
+	}
+	g.p2p.flush(flushBound)
+	g.sayGoodbye(goodbyeBound)
+
+	g.mu.Lock()
+	cause := g.health.cause
+	g.health.closing = true
+	g.settle()
+	g.control.flush(flushBound)
+	g.breakLife(net.ErrClosed)
+	g.p2p.stop(net.ErrClosed)
+	err := g.t.Close()
+	g.watch.stop()
+	g.control.wait()
+	g.p2p.wait()
+	if g.parent != nil {
+		g.parent.children.forget(g)
+	}
+	var mismatch *MismatchError
+	if knew == nil && errors.As(cause, &mismatch) {
+		return mismatch
+	}
+	return err
+}

@@ -1,0 +1,385 @@
+package goccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/goccl/goccl/ring"
+	"github.com/goccl/goccl/transport"
+)
+
+const (
+	suspectGrace  = 200 * time.Millisecond // a rank whose stream ended without a word is blamed only after this: the word may be under way
+	decideGrace   = 200 * time.Millisecond // how long a stalled call asks who is missing before it gives up
+	probeAfter    = 500 * time.Millisecond // a call that takes longer asks the others which call they are in
+	probeAtMost   = 8 * time.Second        // the gap between two such questions doubles up to this
+	statusIdle    = 500 * time.Millisecond // a rank idle for this long tells the next rank what it completed last
+	digestPrime   = 0x9E3779B97F4A7C15
+	digestInitial = 0xCBF29CE484222325
+)
+
+// peerHealth is what this rank knows of another.
+type peerHealth struct {
+	report    callReport // the newest it told
+	heard     bool       // report is valid
+	answered  uint64     // newest probe it answered
+	lost      bool       // its control stream ended
+	left      bool       // it said goodbye
+	bade      bool       // it answered our goodbye
+	lastAlive uint64     // sequence number of the last call it took part in before it left
+	addr      string
+}
+
+// health is the state machine that turns what one rank sees (its own call, notices, ended streams, time) into the group's
+// first cause and into notices for the others. It does no I/O and reads no clock, so every failure can be played through in
+// a test and every transport behaves alike. The group holds a mutex around it.
+type health struct {
+	rank    int
+	mine    callReport
+	peers   []peerHealth // by rank; the own entry is unused
+	cause   error        // first cause; nil while the group works
+	closing bool         // no more verdicts: this rank is leaving
+	out     []outgoing   // notices to hand to the transport
+
+	suspect    int // rank whose collective stream ended without a word; -1: none
+	suspectErr error
+	suspectAt  time.Time // when it is blamed
+
+	probe    uint64    // number of the last probe sent
+	probeAt  time.Time // next probe of the running call
+	probeGap time.Duration
+
+	limit    error     // which limit the running call has passed; nil: none
+	decideAt time.Time // when the stall is declared if the call has not ended and not all ranks have answered
+
+	statusAt time.Time // when to tell the next rank; zero: told
+}
+
+type outgoing struct {
+	to int
+	notice
+}
+
+func newHealth(rank, size int, addr func(int) string) *health {
+	h := &health{rank: rank, peers: make([]peerHealth, size), suspect: -1}
+	h.mine.digest = digestInitial
+	for r := range h.peers {
+		h.peers[r].addr = addr(r)
+	}
+	return h
+}
+
+// begin says that the next call starts. The tag's Match is its sequence number.
+func (h *health) begin(now time.Time, tag transport.Tag) {
+	d := h.mine.digest
+	for _, word := range [3]uint64{tag.Match, tag.Call, tag.Count} {
+		d = (d ^ word) * digestPrime
+		d ^= d >> 29
+	}
+	h.mine = callReport{seq: tag.Match, running: true, call: tag.Call, count: tag.Count, digest: d}
+	h.probeGap = probeAfter
+	h.probeAt = now.Add(probeAfter)
+	h.statusAt = time.Time{}
+	for r := range h.peers {
+		if p := &h.peers[r]; r != h.rank && p.left && p.lastAlive < h.mine.seq {
+			h.blame(r, errLeft)
+			return
+		}
+	}
+}
+
+// end says that the running call returned without an error.
+func (h *health) end(now time.Time) {
+	h.mine.running = false
+	h.limit, h.decideAt = nil, time.Time{}
+	h.statusAt = now.Add(statusIdle)
+}
+
+// failed takes the error of the running call. Unless it names its cause beyond doubt, the verdict comes from a later event
+// or tick.
+func (h *health) failed(now time.Time, err error) {
+	if h.cause != nil || h.closing {
+		return
+	}
+	var mismatch *MismatchError
+	var peer *PeerError
+	switch {
+	case errors.As(err, &mismatch):
+		h.mismatch(mismatch.Rank, mismatch.Want, mismatch.Got)
+	case !errors.As(err, &peer):
+		h.breakBy(err, notice{cause: causePeer, rank: h.rank, b: err.Error()})
+	case !streamEnded(peer.Err):
+		h.blame(peer.Rank, peer.Err)
+	case h.peers[peer.Rank].lost:
+		h.blame(peer.Rank, peer.Err)
+	case h.suspect < 0:
+		h.suspect, h.suspectErr, h.suspectAt = peer.Rank, peer.Err, now.Add(suspectGrace)
+	}
+}
+
+// streamEnded reports whether err is what a dead or leaving peer looks like, rather than one that breaks the protocol.
+func streamEnded(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// cancelled says that the context of the running call, or of one waiting for its turn, was cancelled.
+func (h *health) cancelled(err error) {
+	h.breakBy(fmt.Errorf("goccl: %s #%d cancelled: %w", opName(h.mine.call), h.mine.seq, err),
+		notice{cause: causePeer, rank: h.rank, a: h.peers[h.rank].addr, b: "cancelled: " + err.Error()})
+}
+
+// overdue says that the running call has passed a limit. It first asks who is missing.
+func (h *health) overdue(now time.Time, limit error) {
+	if h.cause != nil || h.limit != nil || !h.mine.running {
+		return
+	}
+	h.limit, h.decideAt = limit, now.Add(decideGrace)
+	h.ask()
+}
+
+// abort tells the others even if the group is broken already: it ends point-to-point too.
+func (h *health) abort(err *localAbort) {
+	tell := notice{kind: noticeFailure, cause: causeAbort, rank: h.rank, report: h.mine, b: err.Text}
+	if h.cause != nil {
+		h.sendAll(tell)
+		return
+	}
+	h.breakBy(err, tell)
+}
+
+// goodbye tells every rank that this one leaves after its last call, and how many point-to-point messages it has sent it.
+func (h *health) goodbye(sent func(to int) uint64) {
+	for r := range h.peers {
+		h.send(r, notice{kind: noticeGoodbye, report: h.mine, value: sent(r)})
+	}
+}
+
+// bidden reports whether every rank has answered our goodbye, said its own, or is gone.
+func (h *health) bidden() bool {
+	for r := range h.peers {
+		if p := &h.peers[r]; r != h.rank && !p.lost && !p.left && !p.bade {
+			return false
+		}
+	}
+	return true
+}
+
+// lost says that the control stream from a rank ended or was unreadable.
+func (h *health) lost(rank int, err error) {
+	p := &h.peers[rank]
+	p.lost = true
+	if !p.left {
+		h.blame(rank, err)
+	}
+}
+
+// noticed takes a notice from another rank; kinds that are none of health's business are not given to it.
+func (h *health) noticed(from int, n *notice) {
+	p := &h.peers[from]
+	switch n.kind {
+	case noticeFailure:
+		h.breakBy(h.remote(from, n), notice{})
+	case noticeProbe:
+		h.heard(from, n.report)
+		h.send(from, notice{kind: noticeStatus, report: h.mine, value: n.value})
+	case noticeStatus:
+		p.answered = max(p.answered, n.value)
+		h.heard(from, n.report)
+	case noticeFarewell:
+		p.bade = true
+		h.heard(from, n.report)
+	case noticeGoodbye:
+		p.left, p.lastAlive = true, n.report.seq
+		if n.report.running { // it left in the middle of that call
+			p.lastAlive--
+		}
+		h.heard(from, n.report)
+		h.send(from, notice{kind: noticeFarewell, report: h.mine}) // lets the leaver compare its last call with ours
+		if h.mine.running && p.lastAlive < h.mine.seq {
+			h.blame(from, errLeft)
+		}
+	}
+}
+
+// heard records what a rank says it is in. Two ranks that give the same sequence number to different calls do not agree,
+// even if no frame between them could show it.
+func (h *health) heard(from int, r callReport) {
+	p := &h.peers[from]
+	p.report, p.heard = r, true
+	if r.seq != h.mine.seq || r.seq == 0 {
+		return
+	}
+	want, got := h.mine.describe(), r.describe()
+	switch {
+	case r.call != h.mine.call || r.count != h.mine.count:
+		h.mismatch(from, want, got)
+	case r.digest != h.mine.digest:
+		h.mismatch(from, want, got+" after other calls")
+	}
+}
+
+// tick lets time pass and returns when it wants to be called again at the latest; zero: not before the next event.
+func (h *health) tick(now time.Time) time.Time {
+	var next time.Time
+	at := func(t time.Time) bool { // t has come; otherwise it bounds next
+		if t.IsZero() {
+			return false
+		}
+		if !now.Before(t) {
+			return true
+		}
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+		return false
+	}
+	if h.cause != nil || h.closing {
+		return next
+	}
+	if h.suspect >= 0 && at(h.suspectAt) {
+		h.blame(h.suspect, h.suspectErr)
+	}
+	if h.mine.running && h.limit != nil && (h.allAnswered() || at(h.decideAt)) {
+		h.stall()
+	}
+	if h.cause != nil {
+		return time.Time{}
+	}
+	if h.mine.running && at(h.probeAt) {
+		h.ask()
+		h.probeGap = min(2*h.probeGap, probeAtMost)
+		h.probeAt = now.Add(h.probeGap)
+		at(h.probeAt)
+	}
+	if at(h.statusAt) {
+		h.statusAt = time.Time{}
+		h.send((h.rank+1)%len(h.peers), notice{kind: noticeStatus, report: h.mine})
+	}
+	return next
+}
+
+// ask sends a probe to every rank that is still there.
+func (h *health) ask() {
+	h.probe++
+	h.sendAll(notice{kind: noticeProbe, report: h.mine, value: h.probe})
+}
+
+func (h *health) allAnswered() bool {
+	for r := range h.peers {
+		if p := &h.peers[r]; r != h.rank && !p.left && p.answered < h.probe {
+			return false
+		}
+	}
+	return true
+}
+
+// stall declares the running call stalled: missing is who has not arrived, a rank that does not answer included.
+func (h *health) stall() {
+	var missing []int
+	for r := range h.peers {
+		p := &h.peers[r]
+		if r == h.rank || p.heard && p.answered == h.probe && p.report.seq >= h.mine.seq {
+			continue
+		}
+		missing = append(missing, r)
+	}
+	h.breakBy(h.stallError(h.mine, missing, h.limit), notice{cause: causeStall, rank: h.rank, missing: missing, b: h.limit.Error()})
+}
+
+func (h *health) stallError(call callReport, missing []int, limit error) *StallError {
+	e := &StallError{Missing: missing, Op: opName(call.call), Seq: call.seq, Calls: make([]string, len(h.peers)), Err: limit}
+	for r := range h.peers {
+		switch p := &h.peers[r]; {
+		case r == h.rank:
+			e.Calls[r] = h.mine.describe()
+		case p.heard:
+			e.Calls[r] = p.report.describe()
+		}
+	}
+	return e
+}
+
+// remote turns a failure that another rank declared into this rank's error.
+func (h *health) remote(from int, n *notice) error {
+	switch n.cause {
+	case causeAbort:
+		return &AbortError{Rank: n.rank, Text: n.b}
+	case causeMismatch:
+		if n.rank == h.rank { // the reporter is who disagrees with us
+			return &MismatchError{Rank: from, Want: n.b, Got: n.a}
+		}
+		return &MismatchError{Rank: n.rank, Want: n.a, Got: n.b}
+	case causeStall:
+		return h.stallError(n.report, n.missing, &remoteCause{fmt.Sprintf("rank %d: %s", from, n.b), context.DeadlineExceeded})
+	}
+	return &PeerError{Rank: n.rank, Addr: n.a, Op: opName(n.report.call), Seq: n.report.seq, Err: &remoteCause{text: n.b}}
+}
+
+func (h *health) mismatch(rank int, want, got string) {
+	h.breakBy(&MismatchError{Rank: rank, Want: want, Got: got}, notice{cause: causeMismatch, rank: rank, a: want, b: got})
+}
+
+// blame breaks the group because of a rank.
+func (h *health) blame(rank int, err error) {
+	addr := h.peers[rank].addr
+	h.breakBy(&PeerError{Rank: rank, Addr: addr, Op: opName(h.mine.call), Seq: h.mine.seq, Err: err},
+		notice{cause: causePeer, rank: rank, a: addr, b: err.Error()})
+}
+
+// breakBy makes err the first cause unless there is one already, and tells the others unless tell is empty because they
+// have been told.
+func (h *health) breakBy(err error, tell notice) {
+	if h.cause != nil || h.closing {
+		return
+	}
+	h.cause = err
+	if tell.cause != 0 {
+		tell.kind, tell.report = noticeFailure, h.mine
+		h.sendAll(tell)
+	}
+}
+
+func (h *health) send(to int, n notice) {
+	if p := &h.peers[to]; to != h.rank && !p.lost {
+		h.out = append(h.out, outgoing{to, n})
+	}
+}
+
+func (h *health) sendAll(n notice) {
+	for r := range h.peers {
+		h.send(r, n)
+	}
+}
+
+// flush takes the notices that are to be sent.
+func (h *health) flush() []outgoing {
+	out := h.out
+	h.out = nil
+	return out
+}
+
+func (r callReport) describe() string {
+	if r.seq == 0 {
+		return "no call yet"
+	}
+	s := ring.Describe(transport.Tag{Match: r.seq, Call: r.call, Count: r.count})
+	if !r.running {
+		s += " completed"
+	}
+	return s
+}
+
+// opName is the operation of a packed call, "" when there was none.
+func opName(call uint64) string {
+	if call == 0 {
+		return ""
+	}
+	return ring.Op(call & 0xff).String()
+}

@@ -1,0 +1,286 @@
+package goccl
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/goccl/goccl/dtype"
+	"github.com/goccl/goccl/ring"
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/mem"
+)
+
+// children are the sub-groups split off a group.
+type children struct {
+	mu      sync.Mutex
+	open    map[uint64]*ProcessGroup
+	opening map[uint64]context.CancelCauseFunc // ends the opening of a sub-group on this rank
+	failed  map[uint64]error                   // sub-groups that another member could not open, told before we tried
+	named   map[string]uint64                  // how many sub-groups have been made under each name
+	over    error                              // set: no more children
+}
+
+// maxFailedChildren bounds what other ranks can make us remember.
+const maxFailedChildren = 1 << 10
+
+// Split divides the group: ranks with the same color form a sub-group, ordered by key and then by rank. A rank with a negative
+// color is in none and gets nil. All ranks call it; it takes its place in the order of collectives. The sub-group has
+// connections of its own; the parent's Close or Abort ends it, and its failure leaves the parent usable.
+func (g *ProcessGroup) Split(ctx context.Context, color, key int) (*ProcessGroup, error) {
+	mine := []int64{int64(color), int64(key)}
+	all := make([]int64, 2*g.size)
+	seq, err := g.runNumbered(ctx, ring.Call{Op: ring.OpAllGather, Dst: dtype.Of(all), Src: dtype.Of(mine)})
+	if err != nil {
+		return nil, err
+	}
+	if color < 0 {
+		return nil, nil
+	}
+	var ranks []int
+	for r := range g.size {
+		if all[2*r] == mine[0] {
+			ranks = append(ranks, r)
+		}
+	}
+	slices.SortStableFunc(ranks, func(a, b int) int { return cmp.Compare(all[2*a+1], all[2*b+1]) })
+	return g.openChild(ctx, fmt.Sprint("split", seq, ranks), ranks)
+}
+
+// Subgroup makes a sub-group of the given ranks, in that order. Only they call it, each with the same list. It takes no place
+// in the order of collectives, but calls with the same list do among themselves. Otherwise it is like Split.
+func (g *ProcessGroup) Subgroup(ctx context.Context, ranks []int) (*ProcessGroup, error) {
+	ranks = slices.Clone(ranks)
+	sorted := slices.Sorted(slices.Values(ranks))
+	for i, r := range sorted {
+		switch {
+		case r < 0 || r >= g.size:
+			return nil, argument("subgroup: rank %d of a group of %d", r, g.size)
+		case i > 0 && r == sorted[i-1]:
+			return nil, argument("subgroup: rank %d named twice", r)
+		}
+	}
+	if !slices.Contains(ranks, g.rank) {
+		return nil, argument("subgroup: rank %d calls but is not a member of %v", g.rank, ranks)
+	}
+	return g.openChild(ctx, fmt.Sprint("subgroup", ranks), ranks)
+}
+
+// openChild makes the sub-group of the given ranks of g. name and how often it was used before tell it from others, on all
+// members alike. A member that fails aborts it on all of them.
+func (g *ProcessGroup) openChild(ctx context.Context, name string, ranks []int) (*ProcessGroup, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if d := g.cfg.timeout(); d > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, d, &timeoutError{d})
+		defer stop()
+	}
+	id, err := g.children.begin(g.id, name, cancel)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(g.life, func() { cancel(broken(context.Cause(g.life))) })
+	defer stop()
+	child, err := g.connectChild(ctx, id, ranks)
+	if err == nil {
+		err = g.children.opened(id, child)
+	}
+	if err != nil {
+		g.children.abandon(id)
+		g.tellChildFailed(id, ranks, err)
+		if child != nil {
+			child.Abort(err)
+			child.Close()
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return nil, fmt.Errorf("goccl: sub-group of ranks %v: %w", ranks, err)
+	}
+	return child, nil
+}
+
+// connectChild returns the sub-group once every member is in it.
+func (g *ProcessGroup) connectChild(ctx context.Context, id uint64, ranks []int) (*ProcessGroup, error) {
+	var t transport.Transport
+	switch s, ok := g.t.(transport.Subsetter); {
+	case len(ranks) == 1:
+		t = mem.Solo()
+	case ok:
+		var err error
+		if t, err = s.Subset(ctx, id, ranks); err != nil {
+			return nil, err
+		}
+	default:
+		t = newView(g.t, id, ranks)
+	}
+	child := newGroup(t, g.cfg)
+	child.id, child.parent, child.ranks = id, g, ranks
+	return child, child.Barrier(ctx)
+}
+
+// begin gives a sub-group its id, the same on all members.
+func (c *children) begin(parent uint64, name string, cancel context.CancelCauseFunc) (uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over != nil {
+		return 0, c.over
+	}
+	if c.named == nil {
+		c.named, c.open = map[string]uint64{}, map[uint64]*ProcessGroup{}
+		c.opening = map[uint64]context.CancelCauseFunc{}
+	}
+	id := childID(parent, name, c.named[name])
+	c.named[name]++
+	if err := c.failed[id]; err != nil {
+		delete(c.failed, id)
+		return 0, err
+	}
+	c.opening[id] = cancel
+	return id, nil
+}
+
+// childID names a sub-group by its parent, its members and how many like it there were before.
+func childID(parent uint64, name string, n uint64) uint64 {
+	h := fnv.New64a()
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:], parent)
+	binary.LittleEndian.PutUint64(b[8:], n)
+	h.Write(b[:])
+	h.Write([]byte(name))
+	return max(h.Sum64(), 1) // 0 is the group that spans the transport
+}
+
+func (c *children) opened(id uint64, child *ProcessGroup) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.opening, id)
+	if c.over != nil {
+		return c.over
+	}
+	c.open[id] = child
+	return nil
+}
+
+func (c *children) abandon(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.opening, id)
+}
+
+func (c *children) forget(child *ProcessGroup) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, child.id)
+}
+
+// end lets no more children be made, stops those in the making and returns the others.
+func (c *children) end(err error) []*ProcessGroup {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = err
+	for _, cancel := range c.opening {
+		cancel(err)
+	}
+	var all []*ProcessGroup
+	for _, child := range c.open {
+		all = append(all, child)
+	}
+	return all
+}
+
+// childFailed takes the news that another member could not open a sub-group.
+func (g *ProcessGroup) childFailed(id uint64, from int, text string) {
+	err := &PeerError{Rank: from, Addr: g.health.peers[from].addr, Op: "sub-group", Err: errors.New(text)}
+	c := &g.children
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cancel := c.opening[id]; cancel != nil {
+		cancel(err)
+		return
+	}
+	if c.open[id] == nil && len(c.failed) < maxFailedChildren {
+		if c.failed == nil {
+			c.failed = map[uint64]error{}
+		}
+		c.failed[id] = err
+	}
+}
+
+func (g *ProcessGroup) tellChildFailed(id uint64, ranks []int, err error) {
+	var out []outgoing
+	for _, r := range ranks {
+		if r != g.rank {
+			out = append(out, outgoing{r, notice{kind: noticeChildFailed, value: id, b: err.Error()}})
+		}
+	}
+	g.control.post(g, out)
+}
+
+// A view is a sub-group over a transport that cannot open connections for it: the parent's streams, told apart by group.
+type view struct {
+	parent transport.Transport
+	id     uint64
+	ranks  []int
+	rank   int
+	ctx    context.Context // ends with Close
+	cancel context.CancelCauseFunc
+}
+
+func newView(parent transport.Transport, id uint64, ranks []int) *view {
+	v := &view{parent: parent, id: id, ranks: ranks, rank: slices.Index(ranks, parent.Rank())}
+	if outer, ok := parent.(*view); ok { // a view of a view is a view of what is below
+		v.parent, v.ranks = outer.parent, make([]int, len(ranks))
+		for i, r := range ranks {
+			v.ranks[i] = outer.ranks[r]
+		}
+	}
+	v.ctx, v.cancel = context.WithCancelCause(context.Background())
+	return v
+}
+
+func (v *view) Rank() int { return v.rank }
+func (v *view) Size() int { return len(v.ranks) }
+
+func (v *view) Close() error {
+	v.cancel(net.ErrClosed)
+	return nil
+}
+
+func (v *view) Send(ctx context.Context, to int, tag transport.Tag, p []byte) error {
+	return v.do(ctx, to, tag, p, v.parent.Send)
+}
+
+func (v *view) Recv(ctx context.Context, from int, tag transport.Tag, p []byte) error {
+	return v.do(ctx, from, tag, p, v.parent.Recv)
+}
+
+func (v *view) do(ctx context.Context, peer int, tag transport.Tag, p []byte, f func(context.Context, int, transport.Tag, []byte) error) error {
+	if peer < 0 || peer >= len(v.ranks) {
+		return argument("rank %d of a group of %d", peer, len(v.ranks))
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(v.ctx, func() { cancel(net.ErrClosed) })
+	defer stop()
+	tag.Group = v.id
+	err := f(ctx, v.ranks[peer], tag, p)
+	switch e := err.(type) {
+	case *transport.PeerError:
+		own := *e
+		own.Rank = peer
+		return &own
+	case *transport.TagError:
+		own := *e
+		own.Rank, own.Want.Group, own.Got.Group = peer, 0, 0
+		return &own
+	}
+	return err
+}
