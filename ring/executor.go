@@ -58,7 +58,7 @@ func (x *Executor) Run(ctx context.Context, seq uint64, c *Call) error {
 		return err
 	}
 	a, _ := choose(c, p.size, x.options.Algorithm, x.options.Table)
-	tag := Tag(c, x.group, seq, a)
+	tag := x.Tag(c, seq)
 	defer x.forget()
 	n := x.length(c)
 	step := x.pieceLength(c, a, n)
@@ -68,6 +68,12 @@ func (x *Executor) Run(ctx context.Context, seq uint64, c *Call) error {
 			return x.explain(c, seq, err)
 		}
 	}
+}
+
+// Tag returns the tag under which Run sends the frames of call number seq.
+func (x *Executor) Tag(c *Call, seq uint64) transport.Tag {
+	a, _ := choose(c, x.plan.size, x.options.Algorithm, x.options.Table)
+	return Tag(c, x.group, seq, a)
 }
 
 func (x *Executor) forget() {
