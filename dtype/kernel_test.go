@@ -1,6 +1,7 @@
 package dtype
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -43,6 +44,9 @@ func testFold(t *testing.T, r *rand.Rand, op ReduceOp, typ Type, count, n int) {
 	for _, l := range levels {
 		l.set()
 		for alias := -1; alias < n; alias++ { // the source that dst is the same memory as
+			if count > 100 && alias >= 0 && alias != count%n {
+				continue // long ones take one of them
+			}
 			srcs, buffers := make([]guarded, n), make([]Buffer, n)
 			for k := range srcs {
 				srcs[k] = newGuarded(typ, count, r.IntN(17)).fill(in[k])
@@ -146,6 +150,7 @@ func TestReduceAll16(t *testing.T) {
 				for i := range want {
 					want[i] = foldOracle(op, typ, []uint64{uint64(i), s})
 				}
+				packed := newGuarded(typ, 1<<16, 0).fill(want).HostBytes()
 				for _, l := range levels {
 					l.set()
 					what := fmt.Sprintf("%s: %v with %#x", l.name, op, s)
@@ -153,7 +158,9 @@ func TestReduceAll16(t *testing.T) {
 						if err := Fold(op, dst.Buffer, srcs...); err != nil {
 							t.Fatal(err)
 						}
-						expect(t, what, dst, want)
+						if !bytes.Equal(dst.HostBytes(), packed) || dst.outside() {
+							expect(t, what, dst, want)
+						}
 					}
 				}
 			}
@@ -161,7 +168,7 @@ func TestReduceAll16(t *testing.T) {
 	}
 }
 
-// checkConvert converts the elements at every level.
+// checkConversion converts the elements at every level.
 func checkConversion(t *testing.T, to, from Type, in, want []uint64) {
 	t.Helper()
 	defer levels[0].set()

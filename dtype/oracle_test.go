@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
-	"sort"
 	"testing"
 	"unsafe"
 
@@ -110,7 +109,14 @@ func round(t Type, x float64) uint64 {
 	if math.Signbit(x) {
 		sign, x = 0x8000, -x
 	}
-	i := sort.SearchFloat64s(m, x) // the first that is not less
+	i := 0 // the first number that is not less than x
+	for end := len(m); i < end; {
+		if h := (i + end) / 2; m[h] < x {
+			i = h + 1
+		} else {
+			end = h
+		}
+	}
 	switch {
 	case i == len(m):
 		i--
