@@ -17,7 +17,10 @@ func (e *PeerError) Error() string {
 		s += " (" + e.Addr + ")"
 	}
 	if e.Op != "" {
-		s += fmt.Sprintf(" in %s #%d", e.Op, e.Seq)
+		s += " in " + e.Op
+	}
+	if e.Seq != 0 {
+		s += fmt.Sprintf(" #%d", e.Seq)
 	}
 	return fmt.Sprintf("%s: %v", s, e.Err)
 }
