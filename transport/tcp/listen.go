@@ -1,0 +1,219 @@
+package tcp
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// maxPending bounds the connections that have not proved themselves. A newcomer beyond it pushes out the oldest: a rank needs
+// a few round trips and dials again when it was pushed out, a silent stranger would sit there for seconds.
+const maxPending = 512
+
+// A handler serves the connections of one purpose.
+type handler interface {
+	// check decides about a proved connection; it may wait until ctx ends.
+	check(ctx context.Context, h *hello, conn net.Conn) *rejection
+	// take owns an accepted connection. It runs in the connection's goroutine.
+	take(conn net.Conn, h *hello)
+	// skew hears of somebody who speaks another version; h is what its hello said up to the run id.
+	skew(h *hello, e *versionError, from string)
+}
+
+// A server accepts connections, takes each through the handshake under a deadline and hands it to the handler of its purpose.
+// Nothing that a stranger does reaches a handler.
+type server struct {
+	role      role
+	handlers  map[purpose]handler
+	strangers *strangers
+	fault     func(error) // hears of a failing accept; may be nil
+	life      context.Context
+	end       context.CancelFunc
+	wg        sync.WaitGroup // one per listener and connection
+
+	mu        sync.Mutex
+	closed    bool
+	listeners []net.Listener
+	pending   list.List // of net.Conn, oldest first
+}
+
+func newServer(as role, log *slog.Logger, handlers map[purpose]handler) *server {
+	s := &server{role: as, handlers: handlers, strangers: &strangers{log: log}}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// serve accepts on ln, which it owns, until close.
+func (s *server) serve(ln net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		ln.Close()
+		return
+	}
+	s.listeners = append(s.listeners, ln)
+	s.wg.Add(1)
+	go s.accept(ln)
+}
+
+// close drops listeners and pending connections and waits for the goroutines. Handlers end the connections they took first.
+func (s *server) close() {
+	s.mu.Lock()
+	s.closed = true
+	for _, ln := range s.listeners {
+		ln.Close()
+	}
+	s.listeners = nil
+	for e := s.pending.Front(); e != nil; e = e.Next() {
+		e.Value.(net.Conn).Close()
+	}
+	s.mu.Unlock()
+	s.end()
+	s.wg.Wait()
+	s.strangers.flush()
+}
+
+func (s *server) accept(ln net.Listener) {
+	defer s.wg.Done()
+	var wait backoff
+	for {
+		conn, err := ln.Accept()
+		if err == nil {
+			wait = backoff{}
+			s.admit(conn)
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) || s.life.Err() != nil {
+			return
+		}
+		// Out of descriptors, most likely: there is nothing to do but to try again later.
+		if s.fault != nil {
+			s.fault(fmt.Errorf("accept at %s: %w", ln.Addr(), explain(err)))
+		}
+		s.strangers.report(ln.Addr().String(), err)
+		if wait.sleep(s.life) != nil {
+			return
+		}
+	}
+}
+
+// admit starts the handshake of one connection.
+func (s *server) admit(conn net.Conn) {
+	conn.SetDeadline(time.Now().Add(handshakeTimeout))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		conn.Close()
+		return
+	}
+	if s.pending.Len() >= maxPending {
+		s.pending.Front().Value.(net.Conn).Close()
+		s.pending.Remove(s.pending.Front())
+	}
+	e := s.pending.PushBack(conn)
+	s.wg.Add(1)
+	go s.handshake(conn, e)
+}
+
+func (s *server) handshake(conn net.Conn, e *list.Element) {
+	defer s.wg.Done()
+	from := peerName(conn)
+	h, take, err := s.receive(conn, from)
+	s.mu.Lock()
+	s.pending.Remove(e)
+	s.mu.Unlock()
+	if err != nil {
+		conn.Close()
+		if s.life.Err() == nil {
+			s.strangers.report(from, err)
+		}
+		return
+	}
+	conn.SetDeadline(time.Time{})
+	take(conn, h)
+}
+
+// receive is the acceptor's side of the handshake, up to the sent ACCEPT.
+func (s *server) receive(conn net.Conn, from string) (*hello, func(net.Conn, *hello), error) {
+	h, err := answer(conn, s.role)
+	if skew := (*versionError)(nil); errors.As(err, &skew) {
+		if h != nil && s.handlers[h.purpose] != nil {
+			s.handlers[h.purpose].skew(h, skew, from)
+		}
+		r := refuse("versions differ: you speak start-up protocol %d, this end %d", skew.theirs, version)
+		r.code = rejectVersion
+		return nil, nil, reject(conn, r)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	serve := s.handlers[h.purpose]
+	if serve == nil {
+		return nil, nil, reject(conn, refuse("nobody serves purpose %d here", h.purpose))
+	}
+	ctx, cancel := context.WithTimeout(s.life, handshakeTimeout)
+	defer cancel()
+	if r := serve.check(ctx, h, conn); r != nil {
+		return nil, nil, reject(conn, r)
+	}
+	return h, serve.take, accept(conn)
+}
+
+// peerName is the other end of a connection, for messages.
+func peerName(conn net.Conn) string {
+	if a := conn.RemoteAddr(); a != nil && a.String() != "" && a.String() != "@" {
+		return a.String()
+	}
+	return "a process of this host"
+}
+
+// strangers logs dropped connections, the first at once and then one line per interval.
+type strangers struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	last   time.Time
+	hidden int
+}
+
+const strangerInterval = 10 * time.Second
+
+func (s *strangers) report(from string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if !s.last.IsZero() && now.Sub(s.last) < strangerInterval {
+		s.hidden++
+		return
+	}
+	s.log.Warn("tcp: dropped a connection", "from", from, "why", reason(err), "unreported", s.hidden)
+	s.last, s.hidden = now, 0
+}
+
+func (s *strangers) flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hidden > 0 {
+		s.log.Warn("tcp: dropped connections", "unreported", s.hidden)
+		s.hidden = 0
+	}
+}
+
+func reason(err error) string {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Sprintf("no handshake within %v", handshakeTimeout)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "hung up during the handshake"
+	case errors.Is(err, net.ErrClosed):
+		return "pushed out by newer connections"
+	}
+	return err.Error()
+}

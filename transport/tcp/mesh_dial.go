@@ -1,0 +1,100 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/goccl/goccl/transport"
+)
+
+// refusedPatience is how long a peer may refuse connections: it listened before it was in the table, so it has gone.
+const refusedPatience = 5 * time.Second
+
+// dial opens and handshakes a new connection to peer for (class, group). What may pass (resets, a full queue) is tried again
+// until ctx ends.
+func (m *mesh) dial(ctx context.Context, peer int, class transport.Class, group uint64) (net.Conn, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(m.life, func() { cancel(net.ErrClosed) })()
+	began := time.Now()
+	var wait backoff
+	var last error
+	for {
+		conn, err := m.tryDial(ctx, peer, class, group)
+		if err == nil {
+			return conn, nil
+		}
+		gone := errors.Is(err, syscall.ECONNREFUSED) && time.Since(began) > refusedPatience
+		if lasting(err) || gone {
+			return nil, m.peerError(peer, fmt.Errorf("%v connection: %w", class, explain(err)))
+		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		if ended := wait.sleep(ctx); ended != nil {
+			if errors.Is(ended, net.ErrClosed) {
+				return nil, net.ErrClosed
+			}
+			return nil, m.peerError(peer, fmt.Errorf("%v connection: %w (last: %v)", class, ended, last))
+		}
+	}
+}
+
+func (m *mesh) tryDial(ctx context.Context, peer int, class transport.Class, group uint64) (net.Conn, error) {
+	select {
+	case m.dialling <- struct{}{}:
+		defer func() { <-m.dialling }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	network, address, err := m.way(peer, class)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := m.net.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	h := &hello{
+		purpose: purposeLink, class: class, group: group, world: m.world, runID: m.runID,
+		from: uint32(m.rank), to: uint32(peer), size: uint32(m.size),
+	}
+	if err := introduce(ctx, conn, h, nil); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	tune(conn, class, m.sameHost(peer))
+	return conn, nil
+}
+
+// way is how to reach peer for a class.
+func (m *mesh) way(peer int, class transport.Class) (network, address string, err error) {
+	p := &m.peers[peer]
+	if class == transport.Collective && m.link != "tcp" {
+		if m.sameHost(peer) && p.unix != "" && m.peers[m.rank].unix != "" {
+			return "unix", p.unix, nil
+		}
+		if m.link == "unix" {
+			return "", "", &ConfigError{Field: "Link", Value: m.link,
+				Reason: fmt.Sprintf("rank %d (%s) and rank %d (%s) share no Unix-domain sockets", m.rank, m.addr(m.rank), peer, m.addr(peer))}
+		}
+	}
+	if p.shared {
+		return "tcp", m.nearby.String(), nil
+	}
+	host, port, err := net.SplitHostPort(p.tcp)
+	if err != nil {
+		return "", "", err
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		n, err := strconv.ParseUint(port, 10, 16)
+		return "tcp", netip.AddrPortFrom(rezone(a, m.zone), uint16(n)).String(), err
+	}
+	return "tcp", p.tcp, nil
+}

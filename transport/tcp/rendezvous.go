@@ -1,0 +1,317 @@
+package tcp
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+)
+
+// RendezvousConfig is what a coordinator apart from the ranks knows of a run.
+type RendezvousConfig struct {
+	Size     int           // how many ranks are to come
+	RunID    string        // as Config.RunID
+	Insecure bool          // as Config.Insecure
+	Timeout  time.Duration // as Config.Timeout
+	Logger   *slog.Logger  // nil: nothing is logged
+}
+
+const (
+	waitingInterval = time.Second           // between two reports of who is missing
+	waitingDelay    = 20 * time.Millisecond // gathers ranks that come together into one report
+	failureGrace    = time.Second           // a failed start waits so long for ranks that are on their way, so that they hear of it too
+	verdictPatience = time.Second           // for a rank to take its verdict
+)
+
+// Rendezvous coordinates one start on ln, apart from the ranks, and returns when all of them have their verdict: nil when
+// every rank is connected to every other, else a *JoinError. It closes ln.
+func Rendezvous(ctx context.Context, ln net.Listener, cfg RendezvousConfig) error {
+	if err := cfg.check(ln); err != nil {
+		ln.Close()
+		return err
+	}
+	ctx, cancel := withTimeout(ctx, cfg.Timeout)
+	defer cancel()
+	c := newCoordinator(cfg.Size, cfg.RunID, ln.Addr().String(), "the coordinator")
+	srv := newServer(roleApart, orDiscard(cfg.Logger), map[purpose]handler{purposeRegister: c})
+	srv.serve(ln)
+	o := c.run(ctx)
+	srv.close()
+	if o.code != outcomeFine {
+		return joinError(c.addr, o, context.Cause(ctx))
+	}
+	return nil
+}
+
+func (cfg *RendezvousConfig) check(ln net.Listener) error {
+	at := addrPort(ln.Addr())
+	switch {
+	case !at.IsValid():
+		return &ConfigError{Field: "Listener", Value: ln.Addr().String(), Reason: "not a TCP listener"}
+	case cfg.Size < 1 || cfg.Size > maxSize:
+		return badSize(cfg.Size)
+	case len(cfg.RunID) > maxRunID:
+		return &ConfigError{Field: "RunID", Value: cfg.RunID, Reason: fmt.Sprintf("longer than %d bytes", maxRunID)}
+	case !at.Addr().IsLoopback() && !cfg.Insecure:
+		return needInsecure(at.Addr().String())
+	}
+	return nil
+}
+
+// A coordinator runs one start: it is the handler of registrations and one loop that owns the roster.
+type coordinator struct {
+	addr   string
+	runID  string
+	roster *roster
+	events chan event
+	done   chan struct{}  // closed once the verdict is on its way
+	wg     sync.WaitGroup // one per registered connection
+
+	// Owned by run.
+	conns   map[*caller]bool
+	failure *outcome
+}
+
+// An event is what a registered connection brought.
+type event struct {
+	from    *caller  // nil: skew
+	came    bool     // it has registered
+	result  *outcome // it has reported
+	failure *outcome // somebody else's fault, a version that differs
+	// none of them: it was lost
+}
+
+// A caller is a registered connection: its reader is the connection's goroutine, its writer another.
+type caller struct {
+	conn   net.Conn
+	member *member
+	out    chan []byte // closed after the verdict
+}
+
+func newCoordinator(size int, runID, addr, sizeFrom string) *coordinator {
+	return &coordinator{
+		addr: addr, runID: runID, roster: newRoster(size, sizeFrom),
+		events: make(chan event), done: make(chan struct{}), conns: make(map[*caller]bool),
+	}
+}
+
+func (c *coordinator) check(ctx context.Context, h *hello, conn net.Conn) *rejection {
+	if h.runID != c.runID {
+		return refuse("run id differs: you belong to %q, this is %q at %s", h.runID, c.runID, c.addr)
+	}
+	select {
+	case <-c.done:
+		return refuse("this run has begun already, all its %d ranks had come", c.roster.size)
+	default:
+		return nil
+	}
+}
+
+func (c *coordinator) skew(h *hello, e *versionError, from string) {
+	if h.runID == c.runID {
+		c.tell(event{failure: failed([]int{int(h.from)}, "versions differ: rank %d (%s) speaks start-up protocol %d, the coordinator %d",
+			h.from, from, e.theirs, version)})
+	}
+}
+
+func (c *coordinator) tell(e event) {
+	select {
+	case c.events <- e:
+	case <-c.done:
+	}
+}
+
+// take reads a registered connection to its end.
+func (c *coordinator) take(conn net.Conn, h *hello) {
+	defer conn.Close()
+	conn.SetReadDeadline(time.Now().Add(handshakeTimeout))
+	p, err := expect(conn, kindRegister)
+	if err != nil {
+		return
+	}
+	reg, err := decodeRegistration(p)
+	if err != nil {
+		return
+	}
+	conn.SetReadDeadline(time.Time{})
+	from := &caller{
+		conn:   conn,
+		member: &member{rank: int(h.from), size: int(h.size), addr: cmp.Or(reg.info.tcp, peerName(conn)), reg: *reg},
+		out:    make(chan []byte, 8),
+	}
+	c.tell(event{from: from, came: true})
+	for {
+		var o *outcome
+		p, err := expect(conn, kindResult)
+		if err == nil {
+			o, err = decodeOutcome(p)
+		}
+		if err != nil {
+			break
+		}
+		c.tell(event{from: from, result: o})
+	}
+	c.tell(event{from: from})
+}
+
+// run collects the ranks and their results and sends the verdict, which it returns.
+func (c *coordinator) run(ctx context.Context) *outcome {
+	began := time.Now()
+	tick := time.NewTicker(waitingInterval)
+	defer tick.Stop()
+	var soon, grace <-chan time.Time
+	for {
+		select {
+		case e := <-c.events:
+			if o := c.handle(e); o != nil {
+				return c.finish(o)
+			}
+			if e.came && soon == nil {
+				soon = time.After(waitingDelay)
+			}
+			if c.failure != nil && grace == nil {
+				grace = time.After(failureGrace)
+			}
+		case <-soon:
+			soon = nil
+			c.report()
+		case <-tick.C:
+			c.report()
+		case <-grace:
+			return c.finish(c.failure)
+		case <-ctx.Done():
+			return c.finish(c.ended(ctx, time.Since(began)))
+		}
+	}
+}
+
+// ended is the failure when the coordinator's own time is over.
+func (c *coordinator) ended(ctx context.Context, took time.Duration) *outcome {
+	switch cause := context.Cause(ctx); {
+	case c.failure != nil:
+		return c.failure
+	case errors.Is(cause, context.DeadlineExceeded):
+		return c.roster.timedOut("at the coordinator " + after(took))
+	default:
+		return failed(nil, "the coordinator gave up: %v", cause)
+	}
+}
+
+// handle moves the roster on; it returns the verdict when nothing is left to wait for.
+func (c *coordinator) handle(e event) *outcome {
+	var failure, verdict *outcome
+	switch {
+	case e.failure != nil:
+		failure = e.failure
+	case e.came:
+		c.conns[e.from] = true
+		c.wg.Go(e.from.write)
+		failure = c.roster.admit(e.from.member)
+		if failure == nil && c.failure == nil && c.roster.full() {
+			failure = c.sendTable()
+		}
+	case e.result != nil:
+		if verdict = c.roster.report(e.from.member, e.result); verdict != nil && verdict.code != outcomeFine {
+			failure = verdict
+		}
+	default:
+		if c.conns[e.from] {
+			failure = c.roster.lost(e.from.member)
+		}
+	}
+	if c.failure == nil {
+		c.failure = failure
+	}
+	switch {
+	case c.failure == nil:
+		return verdict
+	case c.roster.full() || c.failure.code != outcomeFailed:
+		return c.failure // nobody to wait for: all are here, or it was time that ran out
+	}
+	return nil
+}
+
+func (c *coordinator) sendTable() *outcome {
+	var world [16]byte
+	rand.Read(world[:])
+	t, o := c.roster.table(world)
+	if o != nil {
+		return o
+	}
+	p := t.payload()
+	if len(p) > maxPayload[kindTable] {
+		return failed(nil, "the table of %d ranks takes %d bytes, more than %d", c.roster.size, len(p), maxPayload[kindTable])
+	}
+	c.broadcast(message(kindTable, p))
+	return nil
+}
+
+// report tells everybody who is missing, as long as somebody is.
+func (c *coordinator) report() {
+	if !c.roster.full() && c.failure == nil {
+		c.broadcast(message(kindWaiting, waitingPayload(c.roster.missing())))
+	}
+}
+
+// broadcast never waits: a rank that does not take even a few messages hears the verdict or nothing.
+func (c *coordinator) broadcast(m []byte) {
+	for to := range c.conns {
+		select {
+		case to.out <- m:
+		default:
+		}
+	}
+}
+
+// finish hands everybody the verdict and waits, to a bound, until they have it.
+func (c *coordinator) finish(o *outcome) *outcome {
+	close(c.done)
+	m := message(kindVerdict, o.payload())
+	for to := range c.conns {
+		to.conn.SetDeadline(time.Now().Add(verdictPatience))
+		select {
+		case to.out <- m:
+		default:
+		}
+		close(to.out)
+	}
+	c.wg.Wait()
+	return o
+}
+
+// write sends what the coordinator has for this rank, then waits for the rank to hang up.
+func (f *caller) write() {
+	var err error
+	for m := range f.out {
+		if err == nil {
+			_, err = f.conn.Write(m)
+		}
+	}
+	if w, ok := f.conn.(interface{ CloseWrite() error }); ok {
+		w.CloseWrite() // the reader goes on until the rank closes or the deadline of finish passes
+	} else {
+		f.conn.Close()
+	}
+}
+
+func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	switch {
+	case d < 0:
+		return context.WithCancel(ctx)
+	case d == 0:
+		d = 10 * time.Minute
+	}
+	return context.WithTimeout(ctx, d)
+}
+
+func orDiscard(log *slog.Logger) *slog.Logger {
+	if log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return log
+}

@@ -1,0 +1,259 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// verdictGrace is how long a rank whose own time is over still waits for the coordinator's words.
+const verdictGrace = 300 * time.Millisecond
+
+// A start is one rank on its way into the mesh.
+type start struct {
+	*plan
+	mesh        *mesh
+	coordinator *coordinator  // on rank 0, unless a coordinator is apart
+	verdict     chan struct{} // closed when our own coordinator has handed out its verdict; nil without one
+	conn        net.Conn      // to the coordinator
+	inbox       chan letter
+	missing     []int // as last heard
+	began       time.Time
+}
+
+// A letter is a message from the coordinator.
+type letter struct {
+	missing []int
+	table   *table
+	verdict *outcome
+	err     error // the connection ended
+}
+
+// join meets the other ranks, calls open once the table of addresses is known, then tells the coordinator how that went and
+// returns when every rank's verdict is in: nil on all ranks, or an error on all ranks.
+func join(ctx context.Context, cfg Config, open func(ctx context.Context, m *mesh) error) (*mesh, error) {
+	p, err := cfg.check()
+	if err != nil {
+		if cfg.Listener != nil {
+			cfg.Listener.Close()
+		}
+		return nil, err
+	}
+	ctx, cancel := withTimeout(ctx, cfg.Timeout)
+	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	s := &start{plan: p, mesh: newMesh(p), inbox: make(chan letter, 1), began: time.Now()}
+	if err := s.run(ctx, fail, open); err != nil {
+		s.mesh.close()
+		return nil, err
+	}
+	return s.mesh, nil
+}
+
+func (s *start) run(ctx context.Context, fail func(error), open func(ctx context.Context, m *mesh) error) error {
+	if s.Size == 1 {
+		if s.Listener != nil {
+			s.Listener.Close()
+		}
+		s.mesh.begin(&table{peers: make([]peerInfo, 1)}, netip.AddrPort{}, netip.Addr{})
+		return open(ctx, s.mesh)
+	}
+	ln, conn, err := s.meet(ctx)
+	if err != nil {
+		return err
+	}
+	s.conn = conn
+	s.coordinate(ctx, ln)
+	s.mesh.serve(s.coordinator, ln, fail)
+	go s.read()
+	defer s.leave()
+	info, listenErr := s.listenForLinks(ctx, ln)
+	reg := registration{info: info, options: sortedOptions(s.Options)}
+	if _, err := s.conn.Write(message(kindRegister, reg.payload())); err != nil {
+		return s.gone(err)
+	}
+	if listenErr != nil {
+		return s.resign(listenErr)
+	}
+	t, err := s.await(ctx)
+	if err != nil {
+		return err
+	}
+	zone := s.conn.LocalAddr()
+	if ln != nil {
+		zone = ln.Addr()
+	}
+	s.mesh.begin(t, addrPort(s.conn.RemoteAddr()), addrPort(zone).Addr())
+	return s.connect(ctx, open)
+}
+
+// coordinate makes this rank the coordinator when it has a listener for that. Its own registration goes through a pipe, so
+// that it needs no way from the host to itself.
+func (s *start) coordinate(ctx context.Context, ln net.Listener) {
+	if ln == nil {
+		return
+	}
+	s.Coordinator = ln.Addr().String()
+	c := newCoordinator(s.Size, s.RunID, s.Coordinator, fmt.Sprintf("rank 0 (%s)", s.Coordinator))
+	s.coordinator, s.verdict = c, make(chan struct{})
+	near, far := net.Pipe()
+	s.conn = near
+	c.wg.Go(func() { c.take(far, &hello{from: 0, size: uint32(s.Size)}) })
+	// The coordinator outlives a cancelled context by as long as it takes to tell the others: rank 0's result says why.
+	deadline, cancel := withDeadlineOf(ctx)
+	go func() {
+		defer close(s.verdict)
+		defer cancel()
+		c.run(deadline)
+	}()
+}
+
+func withDeadlineOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	free := context.WithoutCancel(ctx)
+	if at, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(free, at)
+	}
+	return context.WithCancel(free)
+}
+
+// read turns the coordinator's messages into letters until the connection ends.
+func (s *start) read() {
+	defer close(s.inbox)
+	for {
+		l := s.next()
+		s.inbox <- l
+		if l.err != nil || l.verdict != nil {
+			return
+		}
+	}
+}
+
+func (s *start) next() (l letter) {
+	h, p, err := readMessage(s.conn)
+	if err != nil {
+		return letter{err: err}
+	}
+	switch h.kind {
+	case kindWaiting:
+		l.missing, l.err = decodeWaiting(p)
+	case kindTable:
+		l.table, l.err = decodeTable(p, s.Size)
+	case kindVerdict:
+		l.verdict, l.err = decodeOutcome(p)
+	default:
+		l.err = fmt.Errorf("message kind %d came from the coordinator", h.kind)
+	}
+	return l
+}
+
+// await waits for the table.
+func (s *start) await(ctx context.Context) (*table, error) {
+	for {
+		select {
+		case l := <-s.inbox:
+			switch {
+			case l.err != nil:
+				return nil, s.gone(l.err)
+			case l.verdict != nil:
+				return nil, joinError(s.Coordinator, l.verdict, nil)
+			case l.table != nil:
+				return l.table, nil
+			}
+			s.missing = l.missing
+		case <-ctx.Done():
+			return nil, s.resign(context.Cause(ctx))
+		}
+	}
+}
+
+// connect runs open, reports how it went, and returns the verdict.
+func (s *start) connect(ctx context.Context, open func(ctx context.Context, m *mesh) error) error {
+	octx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	opened := make(chan error, 1)
+	go func() { opened <- open(octx, s.mesh) }()
+	var own error
+	select {
+	case own = <-opened:
+	case l := <-s.inbox: // nothing but bad news comes before our result
+		err := s.verdictOf(l, nil)
+		stop(err)
+		<-opened
+		return err
+	}
+	if own != nil {
+		return s.resign(own)
+	}
+	if _, err := s.conn.Write(message(kindResult, (&outcome{}).payload())); err != nil {
+		return s.gone(err)
+	}
+	select {
+	case l := <-s.inbox:
+		return s.verdictOf(l, nil)
+	case <-ctx.Done():
+		return s.resign(context.Cause(ctx))
+	}
+}
+
+// verdictOf reads a letter that must be the verdict; nil means that every rank is connected, which cannot be said before this
+// one has reported so.
+func (s *start) verdictOf(l letter, own error) error {
+	switch {
+	case l.verdict == nil:
+		return s.gone(l.err)
+	case l.verdict.code == outcomeFine:
+		return nil
+	}
+	return joinError(s.Coordinator, l.verdict, own)
+}
+
+// resign tells the coordinator that this rank cannot go on, and returns what the coordinator makes of it: the same words that
+// the other ranks hear.
+func (s *start) resign(own error) error {
+	mine := s.resignation(own)
+	s.conn.SetDeadline(time.Now().Add(verdictGrace))
+	if _, err := s.conn.Write(message(kindResult, mine.payload())); err == nil {
+		for l := range s.inbox {
+			if l.verdict != nil {
+				return s.verdictOf(l, own)
+			}
+		}
+	}
+	if mine.code == outcomeMissing {
+		mine.text = fmt.Sprintf("deadline passed %s: %s", mine.text, missingText(mine.ranks))
+	}
+	return joinError(s.Coordinator, mine, own)
+}
+
+// resignation puts this rank's own failure in words for the others.
+func (s *start) resignation(own error) *outcome {
+	switch late := errors.Is(own, context.DeadlineExceeded); {
+	case late && len(s.missing) > 0:
+		return &outcome{code: outcomeMissing, ranks: s.missing, text: after(time.Since(s.began))}
+	case late:
+		return &outcome{code: outcomeLate, ranks: []int{s.Rank}, text: fmt.Sprintf("deadline passed %s: %v", after(time.Since(s.began)), own)}
+	case errors.Is(own, context.Canceled):
+		return failed([]int{s.Rank}, "gave up: %v", own)
+	}
+	return failed([]int{s.Rank}, "%v", explain(own))
+}
+
+// gone is the end of the connection to the coordinator before its verdict.
+func (s *start) gone(err error) error {
+	return &JoinError{Coordinator: s.Coordinator, Ranks: nil, Err: err,
+		Reason: fmt.Sprintf("lost the coordinator before the start was complete: %v", err)}
+}
+
+// leave ends the connection to the coordinator, and our own coordinator once it has told everybody.
+func (s *start) leave() {
+	s.conn.Close()
+	for range s.inbox {
+	}
+	if s.verdict != nil {
+		<-s.verdict
+	}
+}

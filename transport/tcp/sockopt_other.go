@@ -1,0 +1,22 @@
+//go:build !linux
+
+package tcp
+
+import (
+	"net"
+
+	"github.com/goccl/goccl/transport"
+)
+
+const abstractSockets = false
+
+func abstractName() string { return "" }
+
+func tune(conn net.Conn, class transport.Class, sameHost bool) {
+	if c, ok := conn.(*net.TCPConn); ok {
+		c.SetNoDelay(true)
+		c.SetKeepAliveConfig(keepAlive)
+	}
+}
+
+func descriptorLimit() uint64 { return 0 }
