@@ -3,9 +3,6 @@ package dtype
 // assign is the first step of a fold: acc = src. It is no operation of its own.
 const assign ReduceOp = 0
 
-// midCount elements of 16 bits at a time pass through float32 on their way to or from float64.
-const midCount = 256
-
 // accumulate sets acc = acc op src, or acc = src. acc has src's type or Accumulator(op, src.typ); op Mean adds.
 func accumulate(op ReduceOp, acc, src Buffer) {
 	if op == Mean {
@@ -24,14 +21,35 @@ func accumulate(op ReduceOp, acc, src Buffer) {
 }
 
 func accumulateFloats(op ReduceOp, acc []float64, src Buffer) {
-	if src.typ == F32 {
+	switch src.typ {
+	case F16:
+		accumulateF16(op, acc, hostSlice[uint16](src))
+	case BF16:
+		accumulateBF16(op, acc, hostSlice[uint16](src))
+	case F32:
 		accumulateF32(op, acc, hostSlice[float32](src))
-		return
 	}
-	var mid [midCount]float32
-	for i := 0; i < len(acc); i += midCount {
-		j := min(i+midCount, len(acc))
-		accumulateF32(op, acc[i:j], asF32(src.Slice(i, j), mid[:]))
+}
+
+func accumulateF16(op ReduceOp, acc []float64, src []uint16) {
+	switch op {
+	case assign:
+		f64FromF16s(acc, src)
+	case Sum:
+		addF16(acc, src)
+	case Prod:
+		mulF16(acc, src)
+	}
+}
+
+func accumulateBF16(op ReduceOp, acc []float64, src []uint16) {
+	switch op {
+	case assign:
+		f64FromBF16s(acc, src)
+	case Sum:
+		addBF16(acc, src)
+	case Prod:
+		mulBF16(acc, src)
 	}
 }
 

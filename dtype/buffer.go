@@ -97,13 +97,24 @@ func (b Buffer) HostBytes() []byte {
 // Slice views the elements i to j-1. Like a slice expression, it panics unless 0 <= i <= j <= Count.
 func (b Buffer) Slice(i, j int) Buffer {
 	if i < 0 || j < i || j > b.count {
-		panic(fmt.Sprintf("dtype: slice [%d:%d] of a buffer of %d elements", i, j, b.count))
+		panicSlice(i, j, b.count)
 	}
 	if b.OnDevice() {
 		b.device += uint64(i) * uint64(b.typ.Size())
 	} else if i < b.count { // else the address would be behind the memory, which could belong to another object
 		b.host = unsafe.Add(b.host, i*b.typ.Size())
 	}
+	b.count = j - i
+	return b
+}
+
+func panicSlice(i, j, count int) {
+	panic(fmt.Sprintf("dtype: slice [%d:%d] of a buffer of %d elements", i, j, count))
+}
+
+// part is Slice for a host buffer and 0 <= i < j <= count, cheap enough for the loops over blocks.
+func (b Buffer) part(i, j int) Buffer {
+	b.host = unsafe.Add(b.host, i*b.typ.Size())
 	b.count = j - i
 	return b
 }

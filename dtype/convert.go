@@ -21,7 +21,7 @@ func Convert(dst, src Buffer) error {
 	}
 	for i := 0; i < dst.count; i += maxCall {
 		j := min(i+maxCall, dst.count)
-		convert(dst.Slice(i, j), src.Slice(i, j))
+		convert(dst.part(i, j), src.part(i, j))
 	}
 	return nil
 }
@@ -33,14 +33,15 @@ func convert(dst, src Buffer) {
 	case src.typ == F64:
 		narrow(dst, hostSlice[float64](src))
 	case dst.typ == F32:
-		asF32(src, hostSlice[float32](dst))
+		toF32(hostSlice[float32](dst), src)
 	case src.typ == F32:
 		fromF32(dst, hostSlice[float32](src))
-	default:
-		var mid [midCount]float32
-		for i := 0; i < dst.count; i += midCount {
-			j := min(i+midCount, dst.count)
-			fromF32(dst.Slice(i, j), asF32(src.Slice(i, j), mid[:]))
+	default: // between the 16-bit types, by way of a few float32s
+		var mid [256]float32
+		for i := 0; i < dst.count; i += len(mid) {
+			j := min(i+len(mid), dst.count)
+			toF32(mid[:j-i], src.part(i, j))
+			fromF32(dst.part(i, j), mid[:j-i])
 		}
 	}
 }
@@ -52,18 +53,13 @@ func checkConvert(verb string, dst, src Buffer) error {
 	return checkMemory(verb, "source", dst, src)
 }
 
-// asF32 returns the elements of an F16, BF16 or F32 buffer as float32: in mid, or where they lie.
-func asF32(src Buffer, mid []float32) []float32 {
-	if src.typ == F32 {
-		return hostSlice[float32](src)
-	}
-	mid = mid[:src.count]
+// toF32 takes an F16 or BF16 buffer.
+func toF32(dst []float32, src Buffer) {
 	if src.typ == F16 {
-		f32FromF16s(mid, hostSlice[uint16](src))
+		f32FromF16s(dst, hostSlice[uint16](src))
 	} else {
-		f32FromBF16s(mid, hostSlice[uint16](src))
+		f32FromBF16s(dst, hostSlice[uint16](src))
 	}
-	return mid
 }
 
 // fromF32 rounds to an F16 or BF16 buffer.
@@ -78,16 +74,13 @@ func fromF32(dst Buffer, src []float32) {
 // narrow rounds once to a float buffer.
 func narrow(dst Buffer, src []float64) {
 	switch dst.typ {
-	case F64:
-		copy(hostSlice[float64](dst), src)
+	case F16:
+		f16FromF64s(hostSlice[uint16](dst), src)
+	case BF16:
+		bf16FromF64s(hostSlice[uint16](dst), src)
 	case F32:
 		f32FromF64s(hostSlice[float32](dst), src)
-	default:
-		var mid [midCount]float32
-		for i := 0; i < len(src); i += midCount {
-			j := min(i+midCount, len(src))
-			oddF32FromF64s(mid[:j-i], src[i:j])
-			fromF32(dst.Slice(i, j), mid[:j-i])
-		}
+	case F64:
+		copy(hostSlice[float64](dst), src)
 	}
 }

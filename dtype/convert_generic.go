@@ -122,8 +122,26 @@ func f32FromF64Generic(dst []float32, src []float64) {
 	}
 }
 
-func oddF32FromF64Generic(dst []float32, src []float64) {
+func f64FromF16Generic(dst []float64, src []uint16) {
+	for i, h := range src[:len(dst)] {
+		dst[i] = f64FromF32(f32FromF16(h))
+	}
+}
+
+func f64FromBF16Generic(dst []float64, src []uint16) {
+	for i, b := range src[:len(dst)] {
+		dst[i] = f64FromF32(f32FromBF16(b))
+	}
+}
+
+func f16FromF64Generic(dst []uint16, src []float64) {
 	for i, x := range src[:len(dst)] {
-		dst[i] = oddF32(x)
+		dst[i] = f16FromF32(oddF32(x))
+	}
+}
+
+func bf16FromF64Generic(dst []uint16, src []float64) {
+	for i, x := range src[:len(dst)] {
+		dst[i] = bf16FromF32(oddF32(x))
 	}
 }

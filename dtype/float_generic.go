@@ -145,9 +145,33 @@ func addF32Generic(acc []float64, src []float32) {
 	}
 }
 
+func addF16Generic(acc []float64, src []uint16) {
+	for i, h := range src[:len(acc)] {
+		acc[i] = canonicalF64(acc[i] + float64(f32FromF16(h)))
+	}
+}
+
+func addBF16Generic(acc []float64, src []uint16) {
+	for i, b := range src[:len(acc)] {
+		acc[i] = canonicalF64(acc[i] + float64(f32FromBF16(b)))
+	}
+}
+
 func mulF32(acc []float64, src []float32) {
 	for i, f := range src[:len(acc)] {
 		acc[i] = canonicalF64(acc[i] * float64(f))
+	}
+}
+
+func mulF16(acc []float64, src []uint16) {
+	for i, h := range src[:len(acc)] {
+		acc[i] = canonicalF64(acc[i] * float64(f32FromF16(h)))
+	}
+}
+
+func mulBF16(acc []float64, src []uint16) {
+	for i, b := range src[:len(acc)] {
+		acc[i] = canonicalF64(acc[i] * float64(f32FromBF16(b)))
 	}
 }
 

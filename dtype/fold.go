@@ -54,12 +54,12 @@ func fold(op ReduceOp, dst Buffer, srcs []Buffer, acc []float64) {
 	partials := partialsIn(acc, op, dst.typ)
 	for i := 0; i < dst.count; i += len(acc) {
 		j := min(i+len(acc), dst.count)
-		p := partials.Slice(0, j-i)
-		accumulate(assign, p, srcs[0].Slice(i, j))
+		p := partials.part(0, j-i)
+		accumulate(assign, p, srcs[0].part(i, j))
 		for k := 1; k < len(srcs); k++ {
-			accumulate(op, p, srcs[k].Slice(i, j))
+			accumulate(op, p, srcs[k].part(i, j))
 		}
-		finish(op, dst.Slice(i, j), p, len(srcs))
+		finish(op, dst.part(i, j), p, len(srcs))
 	}
 }
 
@@ -80,7 +80,7 @@ func Widen(dst, src Buffer) error {
 	}
 	for i := 0; i < dst.count; i += maxCall {
 		j := min(i+maxCall, dst.count)
-		accumulate(assign, dst.Slice(i, j), src.Slice(i, j))
+		accumulate(assign, dst.part(i, j), src.part(i, j))
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func Finish(op ReduceOp, dst, partial Buffer, n int) error {
 	}
 	for i := 0; i < dst.count; i += blockCount {
 		j := min(i+blockCount, dst.count)
-		finish(op, dst.Slice(i, j), partial.Slice(i, j), n)
+		finish(op, dst.part(i, j), partial.part(i, j), n)
 	}
 	return nil
 }
@@ -139,8 +139,8 @@ func divideBlocks(dst Buffer, n int) {
 func divide(dst Buffer, n int, acc []float64) {
 	partials := partialsIn(acc, Mean, dst.typ)
 	for i := 0; i < dst.count; i += len(acc) {
-		d := dst.Slice(i, min(i+len(acc), dst.count))
-		p := partials.Slice(0, d.count)
+		d := dst.part(i, min(i+len(acc), dst.count))
+		p := partials.part(0, d.count)
 		accumulate(assign, p, d)
 		finish(Mean, d, p, n)
 	}

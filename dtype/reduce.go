@@ -49,9 +49,13 @@ func checkMemory(verb, what string, dst, src Buffer) error {
 
 // combine sets dst = a op b, any length. The arguments have been checked; op is not Mean.
 func combine(op ReduceOp, dst, a, b Buffer) {
+	if dst.count <= maxCall {
+		combineBlock(op, dst, a, b)
+		return
+	}
 	for i := 0; i < dst.count; i += maxCall {
 		j := min(i+maxCall, dst.count)
-		combineBlock(op, dst.Slice(i, j), a.Slice(i, j), b.Slice(i, j))
+		combineBlock(op, dst.part(i, j), a.part(i, j), b.part(i, j))
 	}
 }
 

@@ -84,6 +84,34 @@ func addF32(acc []float64, src []float32) {
 	addF32Generic(acc[n:], src[n:])
 }
 
+// acc[i] = canonicalF64(acc[i] + float64(f32FromF16(src[i])))
+//
+//go:noescape
+func addF16F16C(acc *float64, src *uint16, n int)
+
+func addF16(acc []float64, src []uint16) {
+	n := 0
+	if useF16C && len(acc) >= lanes {
+		n = len(acc) &^ (lanes - 1)
+		addF16F16C(&acc[0], &src[0], n)
+	}
+	addF16Generic(acc[n:], src[n:])
+}
+
+// acc[i] = canonicalF64(acc[i] + float64(f32FromBF16(src[i])))
+//
+//go:noescape
+func addBF16AVX2(acc *float64, src *uint16, n int)
+
+func addBF16(acc []float64, src []uint16) {
+	n := 0
+	if useAVX2 && len(acc) >= lanes {
+		n = len(acc) &^ (lanes - 1)
+		addBF16AVX2(&acc[0], &src[0], n)
+	}
+	addBF16Generic(acc[n:], src[n:])
+}
+
 // dst[i] = f64FromF32(src[i])
 //
 //go:noescape
@@ -96,6 +124,34 @@ func f64FromF32s(dst []float64, src []float32) {
 		f64FromF32AVX2(&dst[0], &src[0], n)
 	}
 	f64FromF32Generic(dst[n:], src[n:])
+}
+
+// dst[i] = f64FromF32(f32FromF16(src[i]))
+//
+//go:noescape
+func f64FromF16F16C(dst *float64, src *uint16, n int)
+
+func f64FromF16s(dst []float64, src []uint16) {
+	n := 0
+	if useF16C && len(dst) >= lanes {
+		n = len(dst) &^ (lanes - 1)
+		f64FromF16F16C(&dst[0], &src[0], n)
+	}
+	f64FromF16Generic(dst[n:], src[n:])
+}
+
+// dst[i] = f64FromF32(f32FromBF16(src[i]))
+//
+//go:noescape
+func f64FromBF16AVX2(dst *float64, src *uint16, n int)
+
+func f64FromBF16s(dst []float64, src []uint16) {
+	n := 0
+	if useAVX2 && len(dst) >= lanes {
+		n = len(dst) &^ (lanes - 1)
+		f64FromBF16AVX2(&dst[0], &src[0], n)
+	}
+	f64FromBF16Generic(dst[n:], src[n:])
 }
 
 // dst[i] = f32FromF64(src[i])
@@ -112,18 +168,32 @@ func f32FromF64s(dst []float32, src []float64) {
 	f32FromF64Generic(dst[n:], src[n:])
 }
 
-// dst[i] = oddF32(src[i])
+// dst[i] = f16FromF32(oddF32(src[i]))
 //
 //go:noescape
-func oddF32FromF64AVX2(dst *float32, src *float64, n int)
+func f16FromF64F16C(dst *uint16, src *float64, n int)
 
-func oddF32FromF64s(dst []float32, src []float64) {
+func f16FromF64s(dst []uint16, src []float64) {
+	n := 0
+	if useF16C && len(dst) >= lanes {
+		n = len(dst) &^ (lanes - 1)
+		f16FromF64F16C(&dst[0], &src[0], n)
+	}
+	f16FromF64Generic(dst[n:], src[n:])
+}
+
+// dst[i] = bf16FromF32(oddF32(src[i]))
+//
+//go:noescape
+func bf16FromF64AVX2(dst *uint16, src *float64, n int)
+
+func bf16FromF64s(dst []uint16, src []float64) {
 	n := 0
 	if useAVX2 && len(dst) >= lanes {
 		n = len(dst) &^ (lanes - 1)
-		oddF32FromF64AVX2(&dst[0], &src[0], n)
+		bf16FromF64AVX2(&dst[0], &src[0], n)
 	}
-	oddF32FromF64Generic(dst[n:], src[n:])
+	bf16FromF64Generic(dst[n:], src[n:])
 }
 
 // dst[i] = f32FromF16(src[i])
