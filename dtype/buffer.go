@@ -134,7 +134,7 @@ func View[T Element](b Buffer) ([]T, error) {
 func hostSlice[T any](b Buffer) []T { return unsafe.Slice((*T)(b.host), b.count) }
 
 // overlap reports whether a and b share memory without being the same memory. Host buffers only.
-func overlap(a, b Buffer) bool {
+func overlap(a, b *Buffer) bool {
 	na, nb := uintptr(a.Nbytes()), uintptr(b.Nbytes())
 	pa, pb := uintptr(a.host), uintptr(b.host)
 	if na == 0 || nb == 0 || pa == pb && na == nb {

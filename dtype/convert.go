@@ -12,7 +12,7 @@ func Convert(dst, src Buffer) error {
 	if !dst.typ.Float() || !src.typ.Float() {
 		return fmt.Errorf("dtype: convert: %v to %v: %w", src.typ, dst.typ, errors.ErrUnsupported)
 	}
-	if err := checkConvert("convert", dst, src); err != nil {
+	if err := checkMemory("convert", "source", &dst, &src); err != nil {
 		return err
 	}
 	if dst.typ == src.typ {
@@ -44,13 +44,6 @@ func convert(dst, src Buffer) {
 			fromF32(dst.part(i, j), mid[:j-i])
 		}
 	}
-}
-
-func checkConvert(verb string, dst, src Buffer) error {
-	if dst.count != src.count {
-		return fmt.Errorf("dtype: %s: source of %d elements, destination of %d", verb, src.count, dst.count)
-	}
-	return checkMemory(verb, "source", dst, src)
 }
 
 // toF32 takes an F16 or BF16 buffer.

@@ -23,7 +23,7 @@ func Fold(op ReduceOp, dst Buffer, srcs ...Buffer) error {
 		return errors.New("dtype: fold: no sources")
 	}
 	for i := range srcs {
-		if err := checkSame("fold", "a source", dst, srcs[i]); err != nil {
+		if err := checkSame("fold", "source", &dst, &srcs[i]); err != nil {
 			return fmt.Errorf("%w (source %d of %d)", err, i, len(srcs))
 		}
 	}
@@ -75,7 +75,7 @@ func Widen(dst, src Buffer) error {
 	if !src.typ.Valid() || dst.typ != src.typ && dst.typ != Accumulator(Mean, src.typ) {
 		return fmt.Errorf("dtype: widen: %v to %v: %w", src.typ, dst.typ, errors.ErrUnsupported)
 	}
-	if err := checkConvert("widen", dst, src); err != nil {
+	if err := checkMemory("widen", "source", &dst, &src); err != nil {
 		return err
 	}
 	for i := 0; i < dst.count; i += maxCall {
@@ -98,7 +98,7 @@ func Finish(op ReduceOp, dst, partial Buffer, n int) error {
 	if n <= 0 {
 		return fmt.Errorf("dtype: finish: %d inputs", n)
 	}
-	if err := checkConvert("finish", dst, partial); err != nil {
+	if err := checkMemory("finish", "source", &dst, &partial); err != nil {
 		return err
 	}
 	for i := 0; i < dst.count; i += blockCount {

@@ -19,26 +19,27 @@ func Reduce(op ReduceOp, dst, src Buffer) error {
 	if err := Supports(op, dst.typ); err != nil {
 		return err
 	}
-	if err := checkSame("reduce", "source", dst, src); err != nil {
+	if err := checkSame("reduce", "source", &dst, &src); err != nil {
 		return err
 	}
 	combine(op, dst, dst, src)
 	return nil
 }
 
+// The checks take addresses: copies of buffers would be what a small call spends most of its time on.
+
 // checkSame refuses a src that a result of dst's type and count cannot be computed from.
-func checkSame(verb, what string, dst, src Buffer) error {
-	switch {
-	case src.typ != dst.typ:
+func checkSame(verb, what string, dst, src *Buffer) error {
+	if src.typ != dst.typ {
 		return fmt.Errorf("dtype: %s: %s of %v, destination of %v", verb, what, src.typ, dst.typ)
-	case src.count != dst.count:
-		return fmt.Errorf("dtype: %s: %s of %d elements, destination of %d", verb, what, src.count, dst.count)
 	}
 	return checkMemory(verb, what, dst, src)
 }
 
-func checkMemory(verb, what string, dst, src Buffer) error {
+func checkMemory(verb, what string, dst, src *Buffer) error {
 	switch {
+	case src.count != dst.count:
+		return fmt.Errorf("dtype: %s: %s of %d elements, destination of %d", verb, what, src.count, dst.count)
 	case src.OnDevice() || dst.OnDevice():
 		return fmt.Errorf("dtype: %s: device memory: %w", verb, errors.ErrUnsupported)
 	case overlap(dst, src):

@@ -22,7 +22,8 @@ const (
 
 var typeNames = [...]string{F16: "f16", BF16: "bf16", F32: "f32", F64: "f64", I8: "i8", U8: "u8", I32: "i32", I64: "i64"}
 
-var typeSizes = [...]int{F16: 2, BF16: 2, F32: 4, F64: 8, I8: 1, U8: 1, I32: 4, I64: 8}
+// typeSizes has room for every Type, so that a look-up needs no check.
+var typeSizes = [256]uint8{F16: 2, BF16: 2, F32: 4, F64: 8, I8: 1, U8: 1, I32: 4, I64: 8}
 
 // Valid reports whether t is one of the eight types.
 func (t Type) Valid() bool { return F16 <= t && t <= I64 }
@@ -31,12 +32,7 @@ func (t Type) Valid() bool { return F16 <= t && t <= I64 }
 func (t Type) Float() bool { return F16 <= t && t <= F64 }
 
 // Size returns the bytes per element, 0 for an invalid type.
-func (t Type) Size() int {
-	if !t.Valid() {
-		return 0
-	}
-	return typeSizes[t]
-}
+func (t Type) Size() int { return int(typeSizes[t]) }
 
 // String returns the name that ParseType accepts: "f16", "bf16", "f32", "f64", "i8", "u8", "i32", "i64".
 func (t Type) String() string {
