@@ -79,6 +79,8 @@ func (w *waiter) Spin(idle int) bool {
 	return idle < spins
 }
 
+func (w *waiter) Arm(int, bool, bool) {} // a pipe always tells
+
 func (w *waiter) Wait(ctx context.Context) {
 	select {
 	case <-w.changed:

@@ -27,8 +27,9 @@ type Waiter interface {
 	// Spin lets others run for a moment and reports whether to try again. idle counts the fruitless passes since
 	// something last moved, from 0.
 	Spin(idle int) bool
-	// Wait sleeps until a stream may have become ready in a direction that last would have blocked, ctx ends, or Wake is
-	// called. It may return early.
+	// Arm says that the next Wait is about this peer's stream, among others, in the directions that would have blocked.
+	Arm(peer int, read, write bool)
+	// Wait sleeps until a direction it was armed for may be ready, ctx ends, or Wake is called. It may return early.
 	Wait(ctx context.Context)
 	// Wake ends the Wait under way and all later ones.
 	Wake()
@@ -55,7 +56,7 @@ type Engine struct {
 func newEngine(streams []*Stream, waiter Waiter, closed <-chan struct{}) *Engine {
 	e := &Engine{turn: newTurn(), closed: closed, waiter: waiter, flows: make([]flow, len(streams)), maxAhead: maxAhead}
 	for i, s := range streams {
-		e.flows[i].stream = s
+		e.flows[i].peer, e.flows[i].stream = i, s
 	}
 	return e
 }
@@ -181,6 +182,11 @@ func (e *Engine) run(ctx context.Context) error {
 		if err := e.stopped(ctx); err != nil {
 			return err
 		}
+		for _, f := range e.active {
+			if f.in.blocked || f.out.blocked {
+				e.waiter.Arm(f.peer, f.in.blocked, f.out.blocked)
+			}
+		}
 		e.waiter.Wait(ctx)
 		if err := e.stopped(ctx); err != nil {
 			return err
@@ -216,10 +222,12 @@ func (e *Engine) pass(soft bool) (result, error) {
 		if err != nil {
 			return r, err
 		}
+		f.out.blocked = r == blocked
 		total = max(total, r)
 		if r, err = e.pull(f); err != nil {
 			return r, err
 		}
+		f.in.blocked = r == blocked
 		total = max(total, r)
 	}
 	return total, nil

@@ -4,6 +4,7 @@ import "context"
 
 // A flow is one peer's part in a run.
 type flow struct {
+	peer   int
 	stream *Stream
 	listed bool // among the active flows
 	out    outbound

@@ -15,6 +15,7 @@ type inbound struct {
 	got      int64 // payload bytes received
 	sum      uint32
 	window   []byte // the sink's, not filled yet
+	blocked  bool   // in the last pass
 	taken    bool   // the stream's turn
 }
 

@@ -7,14 +7,15 @@ import (
 
 // An outbound is the sending direction of a flow.
 type outbound struct {
-	queue []int // indexes of the steps, in list order
-	at    int   // the one under way
-	begun bool  // its header is encoded
-	head  [HeaderSize]byte
-	tail  [trailerSize]byte
-	sent  int // bytes of its frame that have left: header, payload, trailer
-	sum   uint32
-	taken bool // the stream's turn
+	queue   []int // indexes of the steps, in list order
+	at      int   // the one under way
+	begun   bool  // its header is encoded
+	head    [HeaderSize]byte
+	tail    [trailerSize]byte
+	sent    int // bytes of its frame that have left: header, payload, trailer
+	sum     uint32
+	blocked bool // in the last pass
+	taken   bool // the stream's turn
 }
 
 func (o *outbound) reset() {
