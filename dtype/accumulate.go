@@ -4,7 +4,7 @@ package dtype
 const assign ReduceOp = 0
 
 // accumulate sets acc = acc op src, or acc = src. acc has src's type or Accumulator(op, src.typ); op Mean adds.
-func accumulate(op ReduceOp, acc, src Buffer) {
+func accumulate(op ReduceOp, acc, src *Buffer) {
 	if op == Mean {
 		op = Sum
 	}
@@ -12,22 +12,22 @@ func accumulate(op ReduceOp, acc, src Buffer) {
 	case acc.typ == src.typ && op == assign:
 		copy(acc.HostBytes(), src.HostBytes())
 	case acc.typ == src.typ:
-		combineBlock(op, acc, acc, src)
+		combineBlock(op, *acc, *acc, *src)
 	case src.typ.Float():
-		accumulateFloats(op, hostSlice[float64](acc), src)
+		accumulateFloats(op, hostSlice[float64](*acc), src)
 	default:
-		accumulateIntegers(op, hostSlice[int64](acc), src)
+		accumulateIntegers(op, hostSlice[int64](*acc), src)
 	}
 }
 
-func accumulateFloats(op ReduceOp, acc []float64, src Buffer) {
+func accumulateFloats(op ReduceOp, acc []float64, src *Buffer) {
 	switch src.typ {
 	case F16:
-		accumulateF16(op, acc, hostSlice[uint16](src))
+		accumulateF16(op, acc, hostSlice[uint16](*src))
 	case BF16:
-		accumulateBF16(op, acc, hostSlice[uint16](src))
+		accumulateBF16(op, acc, hostSlice[uint16](*src))
 	case F32:
-		accumulateF32(op, acc, hostSlice[float32](src))
+		accumulateF32(op, acc, hostSlice[float32](*src))
 	}
 }
 
@@ -64,14 +64,14 @@ func accumulateF32(op ReduceOp, acc []float64, src []float32) {
 	}
 }
 
-func accumulateIntegers(op ReduceOp, acc []int64, src Buffer) {
+func accumulateIntegers(op ReduceOp, acc []int64, src *Buffer) {
 	switch src.typ {
 	case I8:
-		accumulateInt(op, acc, hostSlice[int8](src))
+		accumulateInt(op, acc, hostSlice[int8](*src))
 	case U8:
-		accumulateInt(op, acc, hostSlice[uint8](src))
+		accumulateInt(op, acc, hostSlice[uint8](*src))
 	case I32:
-		accumulateInt(op, acc, hostSlice[int32](src))
+		accumulateInt(op, acc, hostSlice[int32](*src))
 	}
 }
 

@@ -29,7 +29,7 @@ func Convert(dst, src Buffer) error {
 func convert(dst, src Buffer) {
 	switch {
 	case dst.typ == F64:
-		accumulateFloats(assign, hostSlice[float64](dst), src)
+		accumulateFloats(assign, hostSlice[float64](dst), &src)
 	case src.typ == F64:
 		narrow(dst, hostSlice[float64](src))
 	case dst.typ == F32:

@@ -55,9 +55,11 @@ func fold(op ReduceOp, dst Buffer, srcs []Buffer, acc []float64) {
 	for i := 0; i < dst.count; i += len(acc) {
 		j := min(i+len(acc), dst.count)
 		p := partials.part(0, j-i)
-		accumulate(assign, p, srcs[0].part(i, j))
-		for k := 1; k < len(srcs); k++ {
-			accumulate(op, p, srcs[k].part(i, j))
+		step := assign
+		for k := range srcs {
+			src := srcs[k].part(i, j)
+			accumulate(step, &p, &src)
+			step = op
 		}
 		finish(op, dst.part(i, j), p, len(srcs))
 	}
@@ -80,7 +82,8 @@ func Widen(dst, src Buffer) error {
 	}
 	for i := 0; i < dst.count; i += maxCall {
 		j := min(i+maxCall, dst.count)
-		accumulate(assign, dst.part(i, j), src.part(i, j))
+		d, s := dst.part(i, j), src.part(i, j)
+		accumulate(assign, &d, &s)
 	}
 	return nil
 }
@@ -141,7 +144,7 @@ func divide(dst Buffer, n int, acc []float64) {
 	for i := 0; i < dst.count; i += len(acc) {
 		d := dst.part(i, min(i+len(acc), dst.count))
 		p := partials.part(0, d.count)
-		accumulate(assign, p, d)
+		accumulate(assign, &p, &d)
 		finish(Mean, d, p, n)
 	}
 }
