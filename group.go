@@ -41,6 +41,7 @@ type ProcessGroup struct {
 	health   *health
 	inflight inflight // guarded by mu
 	closed   bool     // guarded by mu: Close has begun
+	told     bool     // guarded by mu: the caller has been told the first cause
 
 	children children
 	control  control
@@ -103,6 +104,12 @@ func (g *ProcessGroup) ParentRanks() []int { return slices.Clone(g.ranks) }
 func (g *ProcessGroup) Err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.tell()
+}
+
+// tell returns the first cause, nil while there is none, and notes that the caller knows. The caller holds g.mu.
+func (g *ProcessGroup) tell() error {
+	g.told = g.told || g.health.cause != nil
 	return g.health.cause
 }
 
@@ -148,7 +155,7 @@ func (g *ProcessGroup) begin(ctx context.Context) (transport.Tag, error) {
 	case g.closed:
 		return transport.Tag{}, net.ErrClosed
 	case g.health.cause != nil:
-		return transport.Tag{}, broken(g.health.cause)
+		return transport.Tag{}, broken(g.tell())
 	}
 	g.seq++
 	tag := g.exec.Tag(&g.cur, g.seq)
@@ -157,7 +164,7 @@ func (g *ProcessGroup) begin(ctx context.Context) (transport.Tag, error) {
 		g.health.cancelled(context.Cause(ctx))
 	}
 	if g.health.cause != nil {
-		return transport.Tag{}, g.health.cause
+		return transport.Tag{}, g.tell()
 	}
 	g.inflight = inflight{ctx: ctx}
 	if d := g.cfg.timeout(); d > 0 {
@@ -185,6 +192,9 @@ func (g *ProcessGroup) end(err error) error {
 	g.settle()
 	g.watch.kick()
 	<-g.life.Done() // the verdict may need to hear from another rank first; the watcher bounds it
+	if err := g.Err(); err != nil {
+		return err
+	}
 	return context.Cause(g.life)
 }
 
@@ -231,7 +241,6 @@ func (g *ProcessGroup) Close() error {
 func (g *ProcessGroup) close() error {
 	g.order.drain(g.life, flushBound)
 	g.mu.Lock()
-	knew := g.health.cause
 	g.closed = true
 	g.mu.Unlock()
 	for _, c := range g.children.end(net.ErrClosed) {
@@ -241,7 +250,8 @@ func (g *ProcessGroup) close() error {
 	g.sayGoodbye(goodbyeBound)
 
 	g.mu.Lock()
-	cause := g.health.cause
+	var mismatch *MismatchError
+	unknown := !g.told && errors.As(g.health.cause, &mismatch)
 	g.health.closing = true
 	g.settle()
 	g.control.flush(flushBound)
@@ -254,8 +264,7 @@ func (g *ProcessGroup) close() error {
 	if g.parent != nil {
 		g.parent.children.forget(g)
 	}
-	var mismatch *MismatchError
-	if knew == nil && errors.As(cause, &mismatch) {
+	if unknown {
 		return mismatch
 	}
 	return err

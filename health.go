@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -87,9 +88,15 @@ func (h *health) begin(now time.Time, tag transport.Tag) {
 	h.probeAt = now.Add(probeAfter)
 	h.statusAt = time.Time{}
 	for r := range h.peers {
-		if p := &h.peers[r]; r != h.rank && p.left && p.lastAlive < h.mine.seq {
+		p := &h.peers[r]
+		if r == h.rank {
+			continue
+		}
+		if p.left && p.lastAlive < h.mine.seq {
 			h.blame(r, errLeft)
-			return
+		}
+		if p.heard {
+			h.compare(r, p.report)
 		}
 	}
 }
@@ -99,6 +106,11 @@ func (h *health) end(now time.Time) {
 	h.mine.running = false
 	h.limit, h.decideAt = nil, time.Time{}
 	h.statusAt = now.Add(statusIdle)
+	for r := range h.peers {
+		if p := &h.peers[r]; p.left && p.lastAlive == h.mine.seq {
+			h.send(r, notice{kind: noticeFarewell, report: h.mine}) // it may be waiting for us to get there
+		}
+	}
 }
 
 // failed takes the error of the running call. Unless it names its cause beyond doubt, the verdict comes from a later event
@@ -161,10 +173,12 @@ func (h *health) goodbye(sent func(to int) uint64) {
 	}
 }
 
-// bidden reports whether every rank has answered our goodbye, said its own, or is gone.
+// bidden reports whether every rank has answered our goodbye or said its own, and has come as far as our last call, or is
+// gone.
 func (h *health) bidden() bool {
 	for r := range h.peers {
-		if p := &h.peers[r]; r != h.rank && !p.lost && !p.left && !p.bade {
+		p := &h.peers[r]
+		if r != h.rank && !p.lost && !((p.left || p.bade) && p.report.seq >= h.mine.seq) {
 			return false
 		}
 	}
@@ -213,6 +227,11 @@ func (h *health) noticed(from int, n *notice) {
 func (h *health) heard(from int, r callReport) {
 	p := &h.peers[from]
 	p.report, p.heard = r, true
+	h.compare(from, r)
+}
+
+// compare breaks the group if a report is about our own call but says something else.
+func (h *health) compare(from int, r callReport) {
 	if r.seq != h.mine.seq || r.seq == 0 {
 		return
 	}
@@ -290,7 +309,12 @@ func (h *health) stall() {
 		}
 		missing = append(missing, r)
 	}
-	h.breakBy(h.stallError(h.mine, missing, h.limit), notice{cause: causeStall, rank: h.rank, missing: missing, b: h.limit.Error()})
+	err := h.stallError(h.mine, missing, h.limit)
+	calls := make([]string, len(missing))
+	for i, r := range missing {
+		calls[i] = err.Calls[r]
+	}
+	h.breakBy(err, notice{cause: causeStall, rank: h.rank, missing: missing, a: strings.Join(calls, "\n"), b: h.limit.Error()})
 }
 
 func (h *health) stallError(call callReport, missing []int, limit error) *StallError {
@@ -317,7 +341,13 @@ func (h *health) remote(from int, n *notice) error {
 		}
 		return &MismatchError{Rank: n.rank, Want: n.a, Got: n.b}
 	case causeStall:
-		return h.stallError(n.report, n.missing, &remoteCause{fmt.Sprintf("rank %d: %s", from, n.b), context.DeadlineExceeded})
+		err := h.stallError(n.report, n.missing, &remoteCause{fmt.Sprintf("rank %d: %s", from, n.b), context.DeadlineExceeded})
+		for i, call := range strings.Split(n.a, "\n")[:min(len(n.missing), 1+strings.Count(n.a, "\n"))] {
+			if r := n.missing[i]; r != h.rank && call != "" {
+				err.Calls[r] = call
+			}
+		}
+		return err
 	}
 	return &PeerError{Rank: n.rank, Addr: n.a, Op: opName(n.report.call), Seq: n.report.seq, Err: &remoteCause{text: n.b}}
 }

@@ -56,7 +56,7 @@ type notice struct {
 	report  callReport // of the sender; for a failure the call that failed
 	value   uint64
 	missing []int
-	a, b    string // mismatch: want, got; otherwise address, text
+	a, b    string // mismatch: want, got; stall: calls of the missing by line, limit; otherwise address, text
 }
 
 func (n *notice) encode() []byte {
@@ -74,8 +74,8 @@ func (n *notice) encode() []byte {
 	le.PutUint64(p[40:], n.value)
 	missing := n.missing[:min(len(n.missing), noticeMaxMissing)]
 	room := noticeMaxText - 2*len(missing)
-	a := truncate(n.a, room/2)
-	b := truncate(n.b, room-len(a))
+	b := truncate(n.b, max(room/2, room-len(n.a)))
+	a := truncate(n.a, room-len(b))
 	le.PutUint16(p[48:], uint16(len(missing)))
 	le.PutUint16(p[50:], uint16(len(a)))
 	le.PutUint16(p[52:], uint16(len(b)))
