@@ -64,8 +64,11 @@ func (x *Executor) Run(ctx context.Context, seq uint64, c *Call) error {
 	step := x.pieceLength(c, a, n)
 	for lo := 0; ; lo += step {
 		err := x.runPiece(ctx, tag, c, a, chunk{lo, lo + min(step, n-lo)})
-		if err != nil || n-lo <= step {
+		if err != nil {
 			return x.explain(c, seq, err)
+		}
+		if n-lo <= step {
+			return nil
 		}
 	}
 }
@@ -159,8 +162,6 @@ func (x *Executor) explain(c *Call, seq uint64, err error) error {
 	var tagErr *transport.TagError
 	var peerErr *transport.PeerError
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, &tagErr):
 		return fmt.Errorf("ring: %w", mismatch(tagErr))
 	case errors.As(err, &peerErr):
