@@ -6,7 +6,8 @@ import (
 )
 
 // A fold works on blocks: the partials of a block stay in the cache while all inputs are added to them. Short folds take
-// the small block, because clearing a large one would cost more than the fold. Partials of any type fit into float64s.
+// the small block, because clearing a large one would cost more than the fold, and that one stays out of their stack frame
+// (noinline). Partials of any type fit into float64s.
 const (
 	blockCount      = 1024
 	smallBlockCount = 64
@@ -45,6 +46,7 @@ func foldSmall(op ReduceOp, dst Buffer, srcs []Buffer) {
 	fold(op, dst, srcs, acc[:])
 }
 
+//go:noinline
 func foldBlocks(op ReduceOp, dst Buffer, srcs []Buffer) {
 	var acc [blockCount]float64
 	fold(op, dst, srcs, acc[:])
@@ -134,6 +136,7 @@ func divideSmall(dst Buffer, n int) {
 	divide(dst, n, acc[:])
 }
 
+//go:noinline
 func divideBlocks(dst Buffer, n int) {
 	var acc [blockCount]float64
 	divide(dst, n, acc[:])
