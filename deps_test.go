@@ -1,0 +1,107 @@
+package goccl
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// imports is who may import whom inside the module, and which modules from outside. It is the layering of
+// ARCHITECTURE.md; do not change it to make a build pass. A name stands for the package and the internal packages under it.
+var imports = map[string][]string{
+	"dtype":                   {"x448/float16", "x/sys"},
+	"transport":               {},
+	"transport/internal/link": {"transport"},
+	"transport/mem":           {"transport", "transport/internal/link"},
+	"transport/tcp":           {"transport", "transport/internal/link", "x/sys", "x/sync"},
+	"transport/transporttest": {"transport"},
+	"ring":                    {"dtype", "transport"},
+	".":                       {"dtype", "transport", "transport/mem", "transport/tcp", "ring"},
+	"internal/launch":         {"transport/tcp", "x/sys"},
+	"cmd/goccl":               {"internal/launch", "transport/tcp"},
+	"bench":                   {".", "dtype", "ring", "transport", "transport/mem", "internal/launch", "x/sys"},
+	"examples/digits":         {".", "dtype", "transport/mem", "internal/launch", "testdata"},
+	"testdata":                {},
+}
+
+// outside maps the modules the library may use to their short names.
+var outside = map[string]string{"github.com/x448/float16": "x448/float16", "golang.org/x/sys": "x/sys", "golang.org/x/sync": "x/sync"}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+	CgoFiles   []string
+	Dir        string
+}
+
+func list(t *testing.T, patterns ...string) []listed {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Imports,CgoFiles,Dir"}, patterns...)...)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", cmd, err)
+	}
+	var all []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func TestImports(t *testing.T) {
+	const module = "github.com/goccl/goccl"
+	short := func(path string) string {
+		if path == module {
+			return "."
+		}
+		if rest, ok := strings.CutPrefix(path, module+"/"); ok {
+			return rest
+		}
+		for m, name := range outside {
+			if path == m || strings.HasPrefix(path, m+"/") {
+				return name
+			}
+		}
+		return path
+	}
+	seen := map[string]bool{}
+	for _, p := range list(t, "./...") {
+		name := short(p.ImportPath)
+		seen[name] = true
+		allowed, ok := imports[name]
+		if !ok {
+			t.Errorf("package %s has no line in the import table", name)
+			continue
+		}
+		if len(p.CgoFiles) > 0 {
+			t.Errorf("package %s uses cgo: %v", name, p.CgoFiles)
+		}
+		for _, path := range p.Imports {
+			first, _, _ := strings.Cut(path, "/")
+			if !strings.Contains(first, ".") {
+				if path == "testing" && name != "transport/transporttest" || path == "C" {
+					t.Errorf("package %s imports %s", name, path)
+				}
+				continue
+			}
+			if s := short(path); !slices.Contains(allowed, s) {
+				t.Errorf("package %s imports %s, which its layer does not allow", name, s)
+			}
+		}
+	}
+	for name := range imports {
+		if matches, _ := filepath.Glob(filepath.Join(name, "*.go")); len(matches) > 0 && !seen[name] && name != "testdata" {
+			t.Errorf("package %s was not listed", name)
+		}
+	}
+}
