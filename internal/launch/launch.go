@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	defaultGrace = 10 * time.Second
+	// DefaultGrace is the time between asking ranks to end and killing them.
+	DefaultGrace = 10 * time.Second
 	// drainLimit bounds how long the output of ended ranks is waited for. Only a process that left its rank's process
 	// group can still hold the pipes open.
 	drainLimit = time.Second
@@ -34,7 +35,7 @@ type Config struct {
 	Stdout      io.Writer
 	Stderr      io.Writer
 	Prefix      bool             // mark each line of output with its rank; the ranks then write to pipes, never to a terminal
-	Grace       time.Duration    // from asking the ranks to end to killing them; 0: 10 s
+	Grace       time.Duration    // from asking the ranks to end to killing them; 0: DefaultGrace
 	Signals     <-chan os.Signal // passed on to all ranks; those that mean end start the grace period, a second one ends it
 }
 
@@ -84,7 +85,7 @@ func (cfg *Config) complete() error {
 	}
 	cfg.Program = path
 	if cfg.Grace == 0 {
-		cfg.Grace = defaultGrace
+		cfg.Grace = DefaultGrace
 	}
 	if cfg.RunID == "" {
 		cfg.RunID = rand.Text()

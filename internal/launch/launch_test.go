@@ -240,20 +240,20 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
-func TestIsRank(t *testing.T) {
+func TestStartsRanks(t *testing.T) {
 	for _, name := range ranks {
 		t.Setenv(name, "")
 	}
-	if IsRank() || IsOwnRank() {
-		t.Error("a rank without any variable")
+	if !StartsRanks(false) || !StartsRanks(true) {
+		t.Error("nobody made this process a rank, yet it does not start its own")
 	}
 	t.Setenv("SLURM_PROCID", "0")
-	if !IsRank() || IsOwnRank() {
-		t.Error("not a rank of slurm's")
+	if StartsRanks(false) || !StartsRanks(true) {
+		t.Error("in a batch job a program is a rank unless asked for ranks")
 	}
 	t.Setenv("GOCCL_RANK", "0")
-	if !IsOwnRank() {
-		t.Error("not a rank of ours")
+	if StartsRanks(false) || StartsRanks(true) {
+		t.Error("a rank of ours never starts ranks")
 	}
 }
 

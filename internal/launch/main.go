@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 )
 
 // Main is Run for a main function: it passes signals on, uses the process's own streams unless told others, and returns
@@ -36,15 +37,11 @@ func Self(name string, size int) int {
 // ranks are the variables that make a process a rank of something; the root package's Join reads them, in this order.
 var ranks = []string{"GOCCL_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX"}
 
-// IsRank reports whether this process was started as a rank, by this package or by another launcher.
-func IsRank() bool {
-	for _, name := range ranks {
-		if os.Getenv(name) != "" {
-			return true
-		}
+// StartsRanks reports whether a program that can start its own ranks should: it is not a rank of a goccl launcher, and
+// either the user asked for ranks (asked) or no other launcher made it one.
+func StartsRanks(asked bool) bool {
+	if os.Getenv("GOCCL_RANK") != "" {
+		return false
 	}
-	return false
+	return asked || !slices.ContainsFunc(ranks, func(name string) bool { return os.Getenv(name) != "" })
 }
-
-// IsOwnRank reports whether a goccl launcher started this process as a rank.
-func IsOwnRank() bool { return os.Getenv("GOCCL_RANK") != "" }

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os/signal"
+	"time"
+
+	"github.com/goccl/goccl/internal/launch"
+	"github.com/goccl/goccl/transport/tcp"
+)
+
+func rendezvousMain(args []string, stdout, stderr io.Writer) int {
+	fs := flags("rendezvous", "-listen addr -size N [flags]", stderr)
+	listen := fs.String("listen", "", "`host:port` to listen on; port 0 takes a free one")
+	size := fs.Int("size", 0, "number of `ranks` to wait for")
+	runID := fs.String("run-id", "", "`id` of the run; ranks of other runs are refused")
+	timeout := fs.Duration("timeout", 10*time.Minute, "`time` within which all ranks must have come")
+	insecure := fs.Bool("insecure", false, "listen beyond loopback although nothing proves who connects")
+	if ok, code := parse(fs, args, stdout); !ok {
+		return code
+	}
+	switch {
+	case *listen == "":
+		return misused(fs, "-listen is missing")
+	case *size < 1:
+		return misused(fs, "-size %d: need at least one rank", *size)
+	case *timeout <= 0:
+		return misused(fs, "-timeout %v: must be positive", *timeout)
+	case fs.NArg() > 0:
+		return misused(fs, "unexpected argument %q", fs.Arg(0))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), launch.Forwarded...)
+	defer stop()
+	if err := rendezvous(ctx, stdout, stderr, *listen, *insecure, tcp.RendezvousConfig{Size: *size, RunID: *runID, Timeout: *timeout}); err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", fs.Name(), err)
+		return 1
+	}
+	return 0
+}
+
+func rendezvous(ctx context.Context, stdout, stderr io.Writer, listen string, insecure bool, cfg tcp.RendezvousConfig) error {
+	ln, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	if ip := ln.Addr().(*net.TCPAddr).IP; !insecure && !ip.IsLoopback() {
+		return fmt.Errorf("listen on %s: not a loopback address: whoever reaches it could join; -insecure allows it", ln.Addr())
+	}
+	cfg.Logger = slog.New(slog.NewTextHandler(stderr, nil))
+	fmt.Fprintf(stdout, "listening on %s\n", ln.Addr())
+	if err := tcp.Rendezvous(ctx, ln, cfg); err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "all %d ranks have met\n", cfg.Size)
+	return nil
+}
