@@ -208,10 +208,10 @@ func TestNoAllocations(t *testing.T) {
 		for _, typ := range allTypes {
 			srcs := make([]Buffer, 64)
 			for i := range srcs {
-				srcs[i] = newGuarded(typ, 3000, 0).Buffer
+				srcs[i] = newGuarded(typ, 1100, 0).Buffer
 			}
-			dst, partial := srcs[5], newGuarded(Accumulator(Mean, typ), 3000, 0).Buffer
-			wide := newGuarded(F64, 3000, 0).Buffer
+			dst, partial := srcs[5], newGuarded(Accumulator(Mean, typ), 1100, 0).Buffer
+			wide := newGuarded(F64, 1100, 0).Buffer
 			for name, f := range map[string]func() error{
 				"Reduce":     func() error { return Reduce(Sum, dst, srcs[0]) },
 				"Fold":       func() error { return Fold(Mean, dst, srcs...) },
@@ -231,7 +231,7 @@ func TestNoAllocations(t *testing.T) {
 					return Fold(Sum, Of(a[:]), Of(a[:]), Of(b[:]), Of(b[:]))
 				},
 			} {
-				if n := testing.AllocsPerRun(10, func() {
+				if n := testing.AllocsPerRun(5, func() {
 					if err := f(); err != nil {
 						t.Fatal(err)
 					}

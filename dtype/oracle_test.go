@@ -2,7 +2,6 @@ package dtype
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -33,22 +32,28 @@ var floatTypes = allTypes[:4]
 // Elements are compared as bits, in the low end of a uint64.
 
 func element(b Buffer, i int) uint64 {
-	p := b.HostBytes()[i*b.Type().Size():]
 	switch b.Type().Size() {
 	case 1:
-		return uint64(p[0])
+		return uint64(hostSlice[uint8](b)[i])
 	case 2:
-		return uint64(binary.LittleEndian.Uint16(p))
+		return uint64(hostSlice[uint16](b)[i])
 	case 4:
-		return uint64(binary.LittleEndian.Uint32(p))
+		return uint64(hostSlice[uint32](b)[i])
 	}
-	return binary.LittleEndian.Uint64(p)
+	return hostSlice[uint64](b)[i]
 }
 
 func setElement(b Buffer, i int, v uint64) {
-	var p [8]byte
-	binary.LittleEndian.PutUint64(p[:], v)
-	copy(b.HostBytes()[i*b.Type().Size():][:b.Type().Size()], p[:])
+	switch b.Type().Size() {
+	case 1:
+		hostSlice[uint8](b)[i] = uint8(v)
+	case 2:
+		hostSlice[uint16](b)[i] = uint16(v)
+	case 4:
+		hostSlice[uint32](b)[i] = uint32(v)
+	default:
+		hostSlice[uint64](b)[i] = v
+	}
 }
 
 // number is the value of an element of a float type.
