@@ -107,6 +107,8 @@ func chooseReduction(c *Call, size int, t *Table) (Algorithm, why) {
 		return OneShot, why{"few ranks: one step up to", t.OneShotBytes}
 	case size > t.OneShotRanks && accBytes(c) <= uint64(t.DoublingBytes):
 		return Doubling, why{"logarithmically many steps while accumulators take up to", t.DoublingBytes}
+	case size == 2 && c.Op == OpReduce:
+		return OneShot, why{text: "two ranks: one step, one rounding"}
 	case !mayRoundPerHop(c):
 		return Direct, why{text: "one rounding: no forwarding of partial results in this type"}
 	case size == 2:

@@ -1,0 +1,212 @@
+package ring
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/goccl/goccl/dtype"
+)
+
+// A reduction is one call of a test script: what each rank gives and what must come out.
+type reduction struct {
+	op      Op
+	t       dtype.Type
+	reduce  dtype.ReduceOp
+	count   int   // all-reduce, reduce: elements; reduce-scatter: all parts together
+	counts  []int // reduce-scatter: its V form
+	root    int
+	inPlace bool
+	special bool
+}
+
+func (r reduction) String() string {
+	s := fmt.Sprintf("%v %v x %d %v", r.op, r.t, r.count, r.reduce)
+	if r.counts != nil {
+		s += fmt.Sprintf(" in parts %v", r.counts)
+	}
+	return fmt.Sprintf("%s, root %d, in place %v", s, r.root, r.inPlace)
+}
+
+// part is the range of elements that a rank ends with.
+func (r reduction) part(rank, size int) chunk {
+	switch {
+	case r.op == OpReduceScatter && r.counts != nil:
+		return splitBy(nil, r.counts)[rank]
+	case r.op == OpReduceScatter:
+		return chunkOf(chunk{0, r.count}, size, rank)
+	case r.op == OpReduce && rank != r.root:
+		return chunk{}
+	}
+	return chunk{0, r.count}
+}
+
+// call runs the reduction on one rank and returns its result. It fails if Src was written, or anything but the result.
+func (r reduction) call(ctx context.Context, x *Executor, seq uint64) (dtype.Buffer, error) {
+	rank, size := x.plan.rank, x.plan.size
+	part := r.part(rank, size)
+	src := newBuffer(r.t, r.count)
+	fill(src, rank, r.reduce, r.special)
+	before := bytes.Clone(src.HostBytes())
+	dst := newBuffer(r.t, part.count())
+	if r.op == OpReduce {
+		dst = newBuffer(r.t, r.count)
+	}
+	if r.inPlace {
+		dst = src
+		if r.op == OpReduceScatter {
+			dst = src.Slice(part.lo, part.hi)
+		}
+	}
+	untouched := bytes.Clone(dst.HostBytes())
+	c := Call{Op: r.op, Dst: dst, Src: src, Reduce: r.reduce, Root: r.root, RecvCounts: r.counts}
+	if err := x.Run(ctx, seq, &c); err != nil {
+		return dst, fmt.Errorf("%v: %w", r, err)
+	}
+	if r.inPlace && (r.op != OpReduce || rank == r.root) { // what lies outside of the result
+		copy(before[part.lo*r.t.Size():], dst.HostBytes())
+	}
+	if !bytes.Equal(before, src.HostBytes()) {
+		return dst, fmt.Errorf("%v: src was written", r)
+	}
+	if r.op == OpReduce && rank != r.root && !bytes.Equal(untouched, dst.HostBytes()) {
+		return dst, fmt.Errorf("%v: dst was written", r)
+	}
+	return dst, nil
+}
+
+// check compares what all ranks got with the oracle, and with each other.
+func (r reduction) check(how exactness, got []dtype.Buffer) error {
+	n := len(got)
+	if n == 1 {
+		how = exact
+	}
+	srcs := make([]dtype.Buffer, n)
+	for rank := range srcs {
+		srcs[rank] = newBuffer(r.t, r.count)
+		fill(srcs[rank], rank, r.reduce, r.special)
+	}
+	xs := make([]any, n)
+	for rank := range n {
+		part := r.part(rank, n)
+		if r.op == OpAllReduce && rank > 0 {
+			if !bytes.Equal(got[0].HostBytes(), got[rank].HostBytes()) {
+				return fmt.Errorf("%v: ranks 0 and %d have different bits", r, rank)
+			}
+			continue
+		}
+		for i := range part.count() {
+			for k := range xs {
+				xs[k] = element(srcs[k], part.lo+i)
+			}
+			if err := checkElement(r.t, r.reduce, how, element(got[rank], i), xs); err != nil {
+				return fmt.Errorf("%v: rank %d element %d: %w", r, rank, i, err)
+			}
+		}
+	}
+	return nil
+}
+
+// runScript runs all calls in one world and checks each.
+func runScript(t *testing.T, w network, n int, o Options, script []reduction) {
+	t.Helper()
+	results := make([][]dtype.Buffer, len(script))
+	for i := range results {
+		results[i] = make([]dtype.Buffer, n)
+	}
+	ok := w.run(t, n, o, func(ctx context.Context, x *Executor) (err error) {
+		for i, r := range script {
+			if results[i][x.plan.rank], err = r.call(ctx, x, uint64(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if !ok {
+		return
+	}
+	for i, r := range script {
+		c := Call{Op: r.op, Src: newBuffer(r.t, r.count), Reduce: r.reduce, RecvCounts: r.counts}
+		a, _ := Choose(&c, n, o.Algorithm, o.Table)
+		if err := r.check(exactnessOf(a), results[i]); err != nil {
+			t.Fatalf("%s, %d ranks, %v: %v", w.name, n, a, err)
+		}
+	}
+}
+
+// awkward counts for n ranks.
+func awkward(n int) []int { return []int{0, 1, n - 1, n, n + 1, 257, 4*n - 1, 4*n + 1} }
+
+// scriptFor is every type, reduce operation and awkward count, in place and not, and for Reduce every root.
+func scriptFor(op Op, n int, types []dtype.Type) []reduction {
+	var s []reduction
+	for _, t := range types {
+		for _, reduce := range opsOf(t) {
+			for _, count := range awkward(n) {
+				k := len(s)
+				r := reduction{op: op, t: t, reduce: reduce, count: count, root: k % n, inPlace: k%2 == 1, special: k%3 == 0}
+				if op == OpReduceScatter {
+					if r.count = count / n * n; count%n != 0 {
+						r.count, r.counts = count, unequal(count, n)
+					}
+				}
+				s = append(s, r)
+			}
+		}
+	}
+	return s
+}
+
+// unequal splits count into n parts, some of them empty.
+func unequal(count, n int) []int {
+	parts := make([]int, n)
+	for i := range count {
+		parts[i*i%n]++
+	}
+	return parts
+}
+
+// reductions are the algorithms of each.
+var reductions = map[Op][]Algorithm{
+	OpAllReduce:     {Ring, Direct, OneShot, Doubling},
+	OpReduceScatter: {Ring, Direct, Doubling},
+	OpReduce:        {Chain, Direct, OneShot, Doubling},
+}
+
+// TestReductions is the matrix of operation, type, algorithm, world and count.
+func TestReductions(t *testing.T) {
+	for op, algorithms := range reductions {
+		for _, a := range algorithms {
+			t.Run(fmt.Sprintf("%v/%v", op, a), func(t *testing.T) {
+				t.Parallel()
+				for n := 1; n <= 17; n++ {
+					if testing.Short() && n > 5 && n != 8 && n != 17 {
+						continue
+					}
+					runScript(t, roomy, n, Options{Algorithm: a}, scriptFor(op, n, allTypes))
+				}
+			})
+		}
+	}
+}
+
+// TestReductionsPieceByPiece has windows, blocks, scratch and pipes of a few elements, over Exchange and without it.
+func TestReductionsPieceByPiece(t *testing.T) {
+	for op, algorithms := range reductions {
+		for _, a := range algorithms {
+			for _, w := range []network{cramped, plainly} {
+				t.Run(fmt.Sprintf("%v/%v/%s", op, a, w.name), func(t *testing.T) {
+					t.Parallel()
+					for _, n := range []int{1, 2, 3, 4, 7} {
+						types := allTypes
+						if testing.Short() || n == 7 {
+							types = []dtype.Type{dtype.BF16, dtype.F64, dtype.I32}
+						}
+						runScript(t, w, n, Options{Algorithm: a}, scriptFor(op, n, types))
+					}
+				})
+			}
+		}
+	}
+}
