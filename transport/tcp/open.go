@@ -22,10 +22,11 @@ func (t *Transport) openLater(ctx context.Context, peer int, class transport.Cla
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		if err := t.table.Hangup(watched, peer); watched.Err() == nil {
-			if dir == link.Incoming {
-				wait(watched, arrivalGrace)
-			}
+		err := t.table.Hangup(watched, peer)
+		if watched.Err() == nil && dir == link.Incoming {
+			sleepUntil(watched, t.sawLeave(peer).Add(arrivalGrace))
+		}
+		if watched.Err() == nil {
 			cancel(err)
 		}
 	}()
@@ -45,8 +46,18 @@ func (t *Transport) openLater(ctx context.Context, peer int, class transport.Cla
 	return streamConn(conn)
 }
 
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
+// sawLeave returns when it was first seen that a peer has left.
+func (t *Transport) sawLeave(peer int) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.left[peer].IsZero() {
+		t.left[peer] = time.Now()
+	}
+	return t.left[peer]
+}
+
+func sleepUntil(ctx context.Context, when time.Time) {
+	timer := time.NewTimer(time.Until(when))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

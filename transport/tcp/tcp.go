@@ -15,6 +15,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/internal/link"
@@ -28,8 +29,9 @@ type Transport struct {
 	table *link.Table
 
 	mu       sync.Mutex
-	closed   bool
-	children []*Transport
+	closed   bool         // guarded by mu, like the next two
+	children []*Transport // open sub-groups
+	left     []time.Time  // by rank: when it was seen that the rank has left; zero: never
 }
 
 var (
@@ -129,7 +131,7 @@ var eager = []transport.Class{transport.Collective, transport.Control}
 
 // open opens the connections that a group has from the start, all at once: the higher rank of a pair dials.
 func open(ctx context.Context, m *mesh, id uint64, ranks []int) (*Transport, error) {
-	t := &Transport{mesh: m, id: id, ranks: ranks}
+	t := &Transport{mesh: m, id: id, ranks: ranks, left: make([]time.Time, len(ranks))}
 	self := slices.Index(ranks, m.rank)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
