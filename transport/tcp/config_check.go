@@ -126,7 +126,7 @@ func checkOptions(p *plan) error {
 		}
 		total += len(k) + len(v) + 4
 	}
-	if room := maxPayload[kindRegister] - 1<<10; len(p.Options) > maxOptions || total > room {
+	if room := maxPayload[kindRegister] - 8<<10; len(p.Options) > maxOptions || total > room {
 		return &ConfigError{Field: "Options", Reason: fmt.Sprintf("more than %d of them, or than %d bytes together", maxOptions, room)}
 	}
 	return nil

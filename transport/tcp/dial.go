@@ -54,16 +54,24 @@ func outOfDescriptors(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// explain adds what the bare error of a full descriptor table leaves out.
-func explain(err error) error {
-	if !outOfDescriptors(err) {
-		return err
-	}
-	limit := "the limit of this process or system"
+// A descriptorError adds what the bare error of a full descriptor table leaves out.
+type descriptorError struct{ err error }
+
+func (e *descriptorError) Unwrap() error { return e.err }
+
+func (e *descriptorError) Error() string {
+	limit := "the limit of this process or system is reached"
 	if n := descriptorLimit(); n > 0 {
 		limit = fmt.Sprintf("the limit of this process is %d (ulimit -n)", n)
 	}
-	return fmt.Errorf("%w: a rank needs about two descriptors per other rank; %s", err, limit)
+	return fmt.Sprintf("%v: a rank needs about two descriptors per other rank; %s", e.err, limit)
+}
+
+func explain(err error) error {
+	if known := (*descriptorError)(nil); !outOfDescriptors(err) || errors.As(err, &known) {
+		return err
+	}
+	return &descriptorError{err}
 }
 
 // addrPort reads a TCP address; another kind gives an invalid one.

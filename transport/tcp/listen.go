@@ -33,7 +33,8 @@ type server struct {
 	role      role
 	handlers  map[purpose]handler
 	strangers *strangers
-	fault     func(error) // hears of a failing accept; may be nil
+	patience  time.Duration // with a connection that does not prove itself
+	fault     func(error)   // hears of a failing accept; may be nil
 	life      context.Context
 	end       context.CancelFunc
 	wg        sync.WaitGroup // one per listener and connection
@@ -45,7 +46,7 @@ type server struct {
 }
 
 func newServer(as role, log *slog.Logger, handlers map[purpose]handler) *server {
-	s := &server{role: as, handlers: handlers, strangers: &strangers{log: log}}
+	s := &server{role: as, handlers: handlers, strangers: &strangers{log: log}, patience: handshakeTimeout}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }
@@ -106,7 +107,7 @@ func (s *server) accept(ln net.Listener) {
 
 // admit starts the handshake of one connection.
 func (s *server) admit(conn net.Conn) {
-	conn.SetDeadline(time.Now().Add(handshakeTimeout))
+	conn.SetDeadline(time.Now().Add(s.patience))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -158,7 +159,7 @@ func (s *server) receive(conn net.Conn, from string) (*hello, func(net.Conn, *he
 	if serve == nil {
 		return nil, nil, reject(conn, refuse("nobody serves purpose %d here", h.purpose))
 	}
-	ctx, cancel := context.WithTimeout(s.life, handshakeTimeout)
+	ctx, cancel := context.WithTimeout(s.life, s.patience)
 	defer cancel()
 	if r := serve.check(ctx, h, conn); r != nil {
 		return nil, nil, reject(conn, r)
@@ -209,7 +210,7 @@ func (s *strangers) flush() {
 func reason(err error) string {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Sprintf("no handshake within %v", handshakeTimeout)
+		return "no handshake in time"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "hung up during the handshake"
 	case errors.Is(err, net.ErrClosed):

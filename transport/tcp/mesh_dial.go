@@ -14,7 +14,7 @@ import (
 )
 
 // refusedPatience is how long a peer may refuse connections: it listened before it was in the table, so it has gone.
-const refusedPatience = 5 * time.Second
+const refusedPatience = 2 * time.Second
 
 // dial opens and handshakes a new connection to peer for (class, group). What may pass (resets, a full queue) is tried again
 // until ctx ends.

@@ -123,7 +123,7 @@ func (s *start) claim(ctx context.Context, e endpoint, addrs []netip.Addr) (net.
 	case lasting(err) && !errors.Is(err, errStranger):
 		return nil, nil, fmt.Errorf("%w (%w)", err, cause)
 	case inUse && errors.Is(err, errTaken):
-		return nil, nil, fmt.Errorf("address in use: %s: %w (%w)", e, err, cause)
+		return nil, nil, fmt.Errorf("address in use: %s: %w (%w)", e, errTaken, cause)
 	case inUse:
 		return nil, nil, fmt.Errorf("address in use: %s is held by something that is no coordinator (%w)", e, cause)
 	}

@@ -47,6 +47,7 @@ func (d *decoder) peerInfo() (p peerInfo) {
 // A registration is what a rank tells the coordinator beyond its hello.
 type registration struct {
 	info    peerInfo
+	problem string   // why this rank cannot take part; it comes so that the others need not wait for it
 	options []option // sorted by key
 }
 
@@ -61,7 +62,7 @@ func sortedOptions(m map[string]string) []option {
 }
 
 func (r *registration) payload() []byte {
-	b := r.info.append(nil)
+	b := appendText(r.info.append(nil), r.problem, maxText)
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(r.options)))
 	for _, o := range r.options {
 		b = appendRaw(appendRaw(b, o.key), o.value)
@@ -71,7 +72,7 @@ func (r *registration) payload() []byte {
 
 func decodeRegistration(p []byte) (*registration, error) {
 	d := &decoder{p: p}
-	r := &registration{info: d.peerInfo()}
+	r := &registration{info: d.peerInfo(), problem: d.text(maxText)}
 	n := int(d.u16())
 	if n > maxOptions {
 		d.bad = true
@@ -131,7 +132,7 @@ func decodeTable(p []byte, size int) (*table, error) {
 type outcome struct {
 	code  outcomeCode
 	ranks []int  // missing ranks for outcomeMissing, else ranks at fault
-	text  string // "" for outcomeFine
+	text  string // "" for outcomeFine; for outcomeLate without ranks in a result, after what time
 }
 
 type outcomeCode uint8
@@ -139,8 +140,8 @@ type outcomeCode uint8
 const (
 	outcomeFine outcomeCode = iota
 	outcomeFailed
-	outcomeMissing // a deadline passed while ranks were missing
-	outcomeLate    // a deadline passed later
+	outcomeLate    // a deadline passed; without ranks in a result: while waiting for others
+	outcomeMissing // a deadline passed while ranks were missing; in verdicts only
 )
 
 func (o *outcome) payload() []byte {
@@ -150,7 +151,7 @@ func (o *outcome) payload() []byte {
 func decodeOutcome(p []byte) (*outcome, error) {
 	d := &decoder{p: p}
 	o := &outcome{code: outcomeCode(d.u8())}
-	if o.code > outcomeLate {
+	if o.code > outcomeMissing {
 		d.bad = true
 	}
 	o.ranks, o.text = d.ranks(), d.text(maxText)

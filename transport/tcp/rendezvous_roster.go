@@ -38,6 +38,8 @@ func (r *roster) admit(m *member) *outcome {
 		return failed([]int{m.rank}, "rank %d (%s) does not exist among %d", m.rank, m.addr, r.size)
 	case r.members[m.rank] != nil:
 		return failed([]int{m.rank}, "rank %d is claimed twice: by %s and by %s", m.rank, r.members[m.rank].addr, m.addr)
+	case m.reg.problem != "":
+		return failed([]int{m.rank}, "rank %d (%s): %s", m.rank, m.addr, m.reg.problem)
 	}
 	for _, other := range r.members {
 		if other == nil {
@@ -114,16 +116,11 @@ func (r *roster) report(m *member, o *outcome) *outcome {
 		}
 		return nil
 	}
-	if o.code == outcomeMissing && r.full() { // its news is older than ours
-		o.code = outcomeLate
+	who := fmt.Sprintf("rank %d (%s)", m.rank, m.addr)
+	if o.code == outcomeLate && len(o.ranks) == 0 { // it waited for others, and who they are is known best here
+		return r.timedOut("at " + who + " " + o.text)
 	}
-	switch o.code {
-	case outcomeMissing:
-		return r.timedOut(fmt.Sprintf("at rank %d (%s) %s", m.rank, m.addr, o.text))
-	case outcomeLate:
-		return &outcome{code: outcomeLate, ranks: []int{m.rank}, text: fmt.Sprintf("rank %d (%s): %s", m.rank, m.addr, o.text)}
-	}
-	return failed([]int{m.rank}, "rank %d (%s): %s", m.rank, m.addr, o.text)
+	return &outcome{code: o.code, ranks: []int{m.rank}, text: who + ": " + o.text}
 }
 
 // lost is a registered rank whose connection ended before the verdict.

@@ -73,6 +73,9 @@ func (s *start) run(ctx context.Context, fail func(error), open func(ctx context
 	defer s.leave()
 	info, listenErr := s.listenForLinks(ctx, ln)
 	reg := registration{info: info, options: sortedOptions(s.Options)}
+	if listenErr != nil {
+		reg.problem = listenErr.Error()
+	}
 	if _, err := s.conn.Write(message(kindRegister, reg.payload())); err != nil {
 		return s.gone(err)
 	}
@@ -165,7 +168,7 @@ func (s *start) await(ctx context.Context) (*table, error) {
 			}
 			s.missing = l.missing
 		case <-ctx.Done():
-			return nil, s.resign(context.Cause(ctx))
+			return nil, s.giveUp(ctx)
 		}
 	}
 }
@@ -195,7 +198,7 @@ func (s *start) connect(ctx context.Context, open func(ctx context.Context, m *m
 	case l := <-s.inbox:
 		return s.verdictOf(l, nil)
 	case <-ctx.Done():
-		return s.resign(context.Cause(ctx))
+		return s.giveUp(ctx)
 	}
 }
 
@@ -211,35 +214,55 @@ func (s *start) verdictOf(l letter, own error) error {
 	return joinError(s.Coordinator, l.verdict, own)
 }
 
-// resign tells the coordinator that this rank cannot go on, and returns what the coordinator makes of it: the same words that
-// the other ranks hear.
-func (s *start) resign(own error) error {
-	mine := s.resignation(own)
-	s.conn.SetDeadline(time.Now().Add(verdictGrace))
-	if _, err := s.conn.Write(message(kindResult, mine.payload())); err == nil {
-		for l := range s.inbox {
-			if l.verdict != nil {
-				return s.verdictOf(l, own)
-			}
-		}
+// giveUp is resign for a rank whose context has ended while it waited for others.
+func (s *start) giveUp(ctx context.Context) error {
+	own := context.Cause(ctx)
+	if !errors.Is(own, context.DeadlineExceeded) {
+		return s.resign(fmt.Errorf("gave up: %w", own))
 	}
-	if mine.code == outcomeMissing {
-		mine.text = fmt.Sprintf("deadline passed %s: %s", mine.text, missingText(mine.ranks))
+	waited := after(time.Since(s.began))
+	mine := &outcome{code: outcomeLate, text: waited}
+	if v := s.exchange(mine); v != nil {
+		return s.verdictOf(letter{verdict: v}, own)
+	}
+	// Nobody answers: what was last heard must do.
+	if len(s.missing) > 0 {
+		mine = &outcome{code: outcomeMissing, ranks: s.missing, text: "deadline passed " + waited + ": " + missingText(s.missing)}
+	} else {
+		mine.text = "deadline passed " + waited + ": the coordinator does not answer"
 	}
 	return joinError(s.Coordinator, mine, own)
 }
 
-// resignation puts this rank's own failure in words for the others.
-func (s *start) resignation(own error) *outcome {
-	switch late := errors.Is(own, context.DeadlineExceeded); {
-	case late && len(s.missing) > 0:
-		return &outcome{code: outcomeMissing, ranks: s.missing, text: after(time.Since(s.began))}
-	case late:
-		return &outcome{code: outcomeLate, ranks: []int{s.Rank}, text: fmt.Sprintf("deadline passed %s: %v", after(time.Since(s.began)), own)}
-	case errors.Is(own, context.Canceled):
-		return failed([]int{s.Rank}, "gave up: %v", own)
+// resign tells the coordinator that this rank cannot go on, and returns what the coordinator makes of it: the same words that
+// the other ranks hear.
+func (s *start) resign(own error) error {
+	mine := failed([]int{s.Rank}, "%v", explain(own))
+	if errors.Is(own, context.DeadlineExceeded) {
+		mine.code = outcomeLate
 	}
-	return failed([]int{s.Rank}, "%v", explain(own))
+	if v := s.exchange(mine); v != nil {
+		return s.verdictOf(letter{verdict: v}, own)
+	}
+	mine.text = fmt.Sprintf("rank %d: %s", s.Rank, mine.text)
+	return joinError(s.Coordinator, mine, own)
+}
+
+// exchange sends a result and waits a little for the verdict; nil when none comes.
+func (s *start) exchange(mine *outcome) *outcome {
+	s.conn.SetDeadline(time.Now().Add(verdictGrace))
+	if _, err := s.conn.Write(message(kindResult, mine.payload())); err != nil {
+		return nil
+	}
+	for l := range s.inbox {
+		if l.verdict != nil {
+			return l.verdict
+		}
+		if l.missing != nil {
+			s.missing = l.missing
+		}
+	}
+	return nil
 }
 
 // gone is the end of the connection to the coordinator before its verdict.
