@@ -4,7 +4,7 @@ import "math"
 
 // Float kernels that every CPU can run, dst[i] = a[i] op b[i] with one rounding. dst may be a or b. The lengths are equal,
 // as callers have checked. Two-operand sums and products of f16, bf16 and f32 need no float64: float32 has at least twice
-// their significant bits and two more, so rounding twice equals rounding once (the exception is said where it is).
+// their significant bits and two more, so rounding twice equals rounding once.
 //
 // NaN results are stored as the canonical NaN: which operand's payload survives differs between CPUs and, as the compiler
 // may swap operands, between builds.
@@ -72,12 +72,12 @@ func prodF16(dst, a, b []uint16) {
 	}
 }
 
-// prodBF16 needs float64: a product below 2^-126 would be rounded to a subnormal float32 first.
+// prodBF16 rounds once also where the product is subnormal: its 16 bits are exact in float32 down to half of the smallest
+// bf16, and what is less becomes zero.
 func prodBF16(dst, a, b []uint16) {
 	a, b = a[:len(dst)], b[:len(dst)]
 	for i := range dst {
-		p := canonicalF64(float64(f32FromBF16(a[i])) * float64(f32FromBF16(b[i])))
-		dst[i] = bf16FromF32(oddF32(p))
+		dst[i] = bf16FromF32(canonicalF32(f32FromBF16(a[i]) * f32FromBF16(b[i])))
 	}
 }
 
