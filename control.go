@@ -28,11 +28,16 @@ type outbox struct {
 
 var controlTag = transport.Tag{Class: transport.Control}
 
-func (c *control) start(g *ProcessGroup) {
+func (c *control) init(size int) {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.outbox, c.news = make([]outbox, g.size), make(chan struct{}, 1)
+	c.outbox, c.news = make([]outbox, size), make(chan struct{}, 1)
 	for r := range c.outbox {
 		c.outbox[r].idle = sync.NewCond(&c.outbox[r].mu)
+	}
+}
+
+func (c *control) start(g *ProcessGroup) {
+	for r := range c.outbox {
 		if r != g.rank {
 			c.readers.Go(func() { c.read(g, r) })
 		}

@@ -14,15 +14,14 @@ import (
 	"github.com/goccl/goccl/dtype"
 )
 
-// inFakeTime runs a test over the worlds without sockets, in a bubble with a clock of its own, and over sockets in real time.
+// inFakeTime runs a test over the worlds without sockets, in a bubble with a clock of its own, and over TCP in real time.
 func inFakeTime(t *testing.T, test func(t *testing.T, w world)) {
-	overWorlds(t, func(t *testing.T, w world) {
-		if strings.HasSuffix(t.Name(), "/tcp") || strings.HasSuffix(t.Name(), "/unix") {
-			test(t, w)
-			return
-		}
-		synctest.Test(t, func(t *testing.T) { test(t, w) })
-	})
+	for _, name := range []string{"mem", "plain"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, worlds[name]) })
+		})
+	}
+	t.Run("tcp", func(t *testing.T) { test(t, worlds["tcp"]) })
 }
 
 // collectives are all of them, as calls on a group of whatever size.
@@ -102,7 +101,7 @@ func TestPeerDeathIsNamed(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, w world) {
 		for name, call := range collectives {
 			for _, count := range []int{3, 100_000} {
-				gs := groups(t, w, 4, Config{})
+				gs := groups(t, w, 3, Config{})
 				errs := spoil(t.Context(), gs, 2,
 					func(g *ProcessGroup) error { return call(t.Context(), g, count) },
 					func(g *ProcessGroup) error { return g.t.Close() }) // without goodbye, as a crash

@@ -80,8 +80,12 @@ func newGroup(t transport.Transport, cfg Config) *ProcessGroup {
 		return ""
 	})
 	g.p2p = newP2P(g)
+	g.control.init(g.size)
+	g.watch.init()
+	// Everything is in place before the first goroutine can look at it.
+	go g.watch.loop(g)
 	g.control.start(g)
-	g.watch.start(g)
+	g.p2p.start()
 	return g
 }
 

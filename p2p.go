@@ -91,11 +91,16 @@ func newP2P(g *ProcessGroup) *p2p {
 		peer.turn = make(chan struct{}, 1)
 		peer.sending, peer.gone = context.WithCancelCause(p.ctx)
 		peer.reading, peer.deaf = context.WithCancelCause(p.ctx)
-		if r != g.rank {
+	}
+	return p
+}
+
+func (p *p2p) start() {
+	for r := range p.peers {
+		if r != p.g.rank {
 			p.readers.Go(func() { p.read(r) })
 		}
 	}
-	return p
 }
 
 // read takes in what one rank sends until nothing more can come.

@@ -140,7 +140,10 @@ func TestCancelledMessagesBreakNothing(t *testing.T) {
 			if g.Rank() == 0 {
 				for i := range 30 {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%10)*time.Millisecond)
-					err := Send(ctx, g, 1, 1, slices.Repeat([]int32{int32(i)}, 1<<20))
+					if i%10 == 9 {
+						ctx = t.Context() // some come through, however slow the machine
+					}
+					err := Send(ctx, g, 1, 1, slices.Repeat([]int32{int32(i)}, 1<<18))
 					cancel()
 					if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 						return err

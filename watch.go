@@ -25,9 +25,8 @@ type watch struct {
 	lastCall time.Time // when the last call began. Guarded by the group's mu
 }
 
-func (w *watch) start(g *ProcessGroup) {
+func (w *watch) init() {
 	w.kicks, w.stopped, w.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	go w.loop(g)
 }
 
 func (w *watch) stop() {
