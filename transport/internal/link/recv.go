@@ -52,9 +52,8 @@ func (s *Stream) recvHeader() (Header, error) {
 
 // takeHeader takes a header that has arrived.
 func (s *Stream) takeHeader() (Header, error) {
-	var b [HeaderSize]byte
-	s.ahead.take(b[:])
-	h, err := DecodeHeader(&b)
+	s.ahead.take(s.came[:])
+	h, err := DecodeHeader(&s.came)
 	if err != nil {
 		err = &transport.PeerError{Rank: s.peer.Rank, Addr: s.peer.Addr, Err: err}
 	}

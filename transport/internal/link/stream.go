@@ -51,7 +51,8 @@ type Stream struct {
 	rest net.Buffers // what a Send still has to write
 
 	in    half
-	ahead readAhead // in's: bytes that have arrived but belong to nobody yet
+	ahead readAhead        // in's: bytes that have arrived but belong to nobody yet
+	came  [HeaderSize]byte // in's: the header being decoded, here because checksumming makes it escape
 }
 
 func newStream(conn Conn, peer Endpoint, class transport.Class, checksum bool, closed <-chan struct{}) *Stream {
