@@ -73,7 +73,7 @@ func (s *Stream) look(ctx context.Context) error {
 		return nil
 	}
 	undo := s.in.cancelOn(ctx)
-	err := s.fill()
+	err := s.fill(len(s.ahead.unread()) > 0)
 	undo()
 	s.in.watch(false)
 	if err == nil || isTimeout(err) && !s.in.isClosing() {

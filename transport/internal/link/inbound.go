@@ -92,10 +92,7 @@ func (e *Engine) read(f *flow) (int, error) {
 	}
 	n, err := s.raw.TryRead(into)
 	if err != nil {
-		if in.begun || len(s.ahead.unread()) > 0 {
-			err = midFrame(err)
-		}
-		return 0, s.fault(&s.in, err)
+		return 0, s.readFault(err, in.begun || len(s.ahead.unread()) > 0)
 	}
 	if !direct {
 		s.ahead.w += n

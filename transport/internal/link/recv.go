@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"io"
 
 	"github.com/goccl/goccl/transport"
 )
@@ -43,7 +44,7 @@ func (s *Stream) Recv(ctx context.Context, tag transport.Tag, p []byte) error {
 // recvHeader blocks until a header is there and takes it.
 func (s *Stream) recvHeader() (Header, error) {
 	for len(s.ahead.unread()) < HeaderSize {
-		if err := s.fill(); err != nil {
+		if err := s.fill(len(s.ahead.unread()) > 0); err != nil {
 			return Header{}, err
 		}
 	}
@@ -92,7 +93,7 @@ func (s *Stream) recvBytes(p []byte) error {
 			continue
 		}
 		if len(p) < s.ahead.size {
-			if err := s.fill(); err != nil {
+			if err := s.fill(true); err != nil {
 				return err
 			}
 			continue
@@ -100,29 +101,29 @@ func (s *Stream) recvBytes(p []byte) error {
 		n, err := s.conn.Read(p)
 		p = p[n:]
 		if n == 0 && err != nil {
-			return s.readFault(midFrame(err))
+			return s.readFault(err, true)
 		}
 	}
 	return nil
 }
 
-// fill reads more bytes ahead, blocking until there are some.
-func (s *Stream) fill() error {
+// fill reads more bytes ahead, blocking until there are some. inFrame says that the stream may not end here.
+func (s *Stream) fill(inFrame bool) error {
 	n, err := s.conn.Read(s.ahead.space())
 	s.ahead.w += n
 	if n > 0 || err == nil {
 		return nil
 	}
-	return s.readFault(err)
+	return s.readFault(err, inFrame)
 }
 
 // readFault leaves timeouts to the caller, who knows what they mean.
-func (s *Stream) readFault(err error) error {
+func (s *Stream) readFault(err error, inFrame bool) error {
 	if isTimeout(err) && !s.in.isClosing() {
 		return err
 	}
-	if len(s.ahead.unread()) > 0 {
-		err = midFrame(err)
+	if err == io.EOF && inFrame {
+		err = io.ErrUnexpectedEOF
 	}
 	return s.fault(&s.in, err)
 }

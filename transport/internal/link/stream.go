@@ -105,14 +105,6 @@ func (s *Stream) check(h Header, tag transport.Tag, length uint64) error {
 
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
-// midFrame says of an end of stream that it came too early.
-func midFrame(err error) error {
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
 // A readAhead holds bytes that were read before anybody asked for them.
 type readAhead struct {
 	size int
