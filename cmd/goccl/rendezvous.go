@@ -35,20 +35,20 @@ func rendezvousMain(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), launch.Forwarded...)
 	defer stop()
-	if err := rendezvous(ctx, stdout, stderr, *listen, *insecure, tcp.RendezvousConfig{Size: *size, RunID: *runID, Timeout: *timeout}); err != nil {
+	if err := rendezvous(ctx, stdout, stderr, *listen, tcp.RendezvousConfig{Size: *size, RunID: *runID, Timeout: *timeout, Insecure: *insecure}); err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", fs.Name(), err)
 		return 1
 	}
 	return 0
 }
 
-func rendezvous(ctx context.Context, stdout, stderr io.Writer, listen string, insecure bool, cfg tcp.RendezvousConfig) error {
+func rendezvous(ctx context.Context, stdout, stderr io.Writer, listen string, cfg tcp.RendezvousConfig) error {
 	ln, err := net.Listen("tcp", listen)
 	if err != nil {
 		return err
 	}
-	defer ln.Close()
-	if ip := ln.Addr().(*net.TCPAddr).IP; !insecure && !ip.IsLoopback() {
+	if ip := ln.Addr().(*net.TCPAddr).IP; !cfg.Insecure && !ip.IsLoopback() {
+		ln.Close()
 		return fmt.Errorf("listen on %s: not a loopback address: whoever reaches it could join; -insecure allows it", ln.Addr())
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(stderr, nil))

@@ -111,7 +111,7 @@ func (cfg *Config) meet(ctx context.Context) (stop func(), err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		serve(ctx, ln, cfg.Size, cfg.RunID)
+		serve(ctx, ln.(*net.TCPListener), cfg.Size, cfg.RunID)
 	}()
 	return func() { cancel(); ln.Close(); <-done }, nil
 }

@@ -3,16 +3,36 @@ package launch
 import (
 	"context"
 	"net"
+	"sync/atomic"
+	"time"
 
 	"github.com/goccl/goccl/transport/tcp"
 )
 
 // serve answers the ranks on ln until ctx ends, as often as they meet: a program may leave its group and join again.
 // What goes wrong the ranks are told, and say, themselves.
-func serve(ctx context.Context, ln net.Listener, size int, runID string) {
+func serve(ctx context.Context, ln *net.TCPListener, size int, runID string) {
 	for ctx.Err() == nil {
-		if err := tcp.Rendezvous(ctx, ln, tcp.RendezvousConfig{Size: size, RunID: runID}); err != nil {
-			return
-		}
+		_ = ln.SetDeadline(time.Time{})
+		_ = tcp.Rendezvous(ctx, &lease{TCPListener: ln}, tcp.RendezvousConfig{Size: size, RunID: runID, Timeout: -1})
 	}
+}
+
+// A lease is a listener for one meeting. Closing it leaves the socket open, so that the port stays ours.
+type lease struct {
+	*net.TCPListener
+	closed atomic.Bool
+}
+
+func (l *lease) Close() error {
+	l.closed.Store(true)
+	return l.SetDeadline(time.Unix(1, 0)) // wakes Accept
+}
+
+func (l *lease) Accept() (net.Conn, error) {
+	conn, err := l.TCPListener.Accept()
+	if err != nil && l.closed.Load() {
+		return nil, net.ErrClosed
+	}
+	return conn, err
 }

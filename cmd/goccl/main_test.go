@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/transport/tcp"
+)
+
+// The test binary is also the program that the tests launch.
+const roleEnv = "GOCCL_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleEnv) {
+	case "":
+		os.Exit(m.Run())
+	case "sum":
+		sumMain()
+	case "fail":
+		if os.Getenv("GOCCL_RANK") == "1" {
+			fmt.Println("giving up")
+			os.Exit(9)
+		}
+		select {}
+	}
+}
+
+// sumMain is a rank that joins the others twice and adds up.
+func sumMain() {
+	for range 2 {
+		if err := sumRanks(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	fmt.Println("args", os.Args[1:])
+}
+
+func sumRanks() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	g, err := goccl.Join(ctx, goccl.JoinConfig{})
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	buf := []int64{int64(g.Rank()) + 1}
+	if err := goccl.AllReduce(ctx, g, buf, goccl.Sum); err != nil {
+		return err
+	}
+	fmt.Println("sum", buf[0])
+	return g.Barrier(ctx)
+}
+
+func TestLaunch(t *testing.T) {
+	t.Setenv(roleEnv, "sum")
+	var out, errs bytes.Buffer
+	if code := run([]string{"launch", "-n", "3", "--", os.Args[0], "-x", "y"}, &out, &errs); code != 0 {
+		t.Fatalf("exit code %d, output %s%s", code, out.String(), errs.String())
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	slices.Sort(lines)
+	var want []string
+	for r := range 3 {
+		want = append(want, fmt.Sprintf("[%d] args [-x y]", r), fmt.Sprintf("[%d] sum 6", r), fmt.Sprintf("[%d] sum 6", r))
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("got %q, want %q", lines, want)
+	}
+}
+
+func TestLaunchOneRank(t *testing.T) {
+	t.Setenv(roleEnv, "sum")
+	var out bytes.Buffer
+	if code := run([]string{"launch", "-n", "1", os.Args[0]}, &out, io.Discard); code != 0 || !strings.Contains(out.String(), "[0] sum 1\n") {
+		t.Errorf("exit code %d, output %s", code, out.String())
+	}
+}
+
+func TestLaunchReturnsTheFailedRanksCode(t *testing.T) {
+	t.Setenv(roleEnv, "fail")
+	var out, errs bytes.Buffer
+	if code := run([]string{"launch", "-n", "3", os.Args[0]}, &out, &errs); code != 9 {
+		t.Errorf("exit code %d", code)
+	}
+	if out.String() != "[1] giving up\n" || !strings.HasPrefix(errs.String(), "goccl launch: rank 1 (pid ") {
+		t.Errorf("output %q, errors %q", out.String(), errs.String())
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		code int
+		out  string // in what goes to the right stream
+	}{
+		{"", 2, "usage: goccl command"},
+		{"help", 0, "usage: goccl command"},
+		{"--help", 0, "usage: goccl command"},
+		{"help launch", 0, "usage: goccl launch -n N"},
+		{"launch -h", 0, "usage: goccl launch -n N"},
+		{"help rendezvous", 0, "usage: goccl rendezvous -listen"},
+		{"fly", 2, `unknown command "fly"`},
+		{"help fly", 2, `unknown command "fly"`},
+		{"version", 0, "goccl "},
+		{"version 2", 2, `unexpected argument "2"`},
+		{"launch true", 2, "-n 0: need at least one rank"},
+		{"launch -n 2", 2, "no program to run"},
+		{"launch -n x true", 2, "invalid value"},
+		{"launch -n 2 -grace -1s true", 2, "-grace -1s"},
+		{"launch -n 2 -coordinator nowhere true", 2, "-coordinator nowhere"},
+		{"launch -n 2 goccl-no-such-program", 127, "not found"},
+		{"rendezvous -size 2", 2, "-listen is missing"},
+		{"rendezvous -listen 127.0.0.1:0", 2, "-size 0"},
+		{"rendezvous -listen 127.0.0.1:0 -size 2 -timeout 0s", 2, "-timeout 0s"},
+		{"rendezvous -listen 127.0.0.1:0 -size 2 more", 2, `unexpected argument "more"`},
+		{"rendezvous -listen 0.0.0.0:0 -size 2", 1, "-insecure allows it"},
+		{"rendezvous -listen 127.0.0.1:0 -size 2 -timeout 20ms", 1, "missing"},
+	} {
+		var out, errs bytes.Buffer
+		code := run(strings.Fields(c.args), &out, &errs)
+		right := out.String()
+		if c.code != 0 {
+			right = errs.String()
+		}
+		if code != c.code || !strings.Contains(right, c.out) {
+			t.Errorf("goccl %s: exit code %d, want %d; %q lacks %q", c.args, code, c.code, right, c.out)
+		}
+	}
+}
+
+// Every rank, rank 0 too, dials the meeting point.
+func TestRendezvous(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- rendezvous(ctx, w, io.Discard, "127.0.0.1:0", tcp.RendezvousConfig{Size: 3, RunID: "r"})
+		w.Close()
+	}()
+	var addr string
+	if _, err := fmt.Fscanf(r, "listening on %s\n", &addr); err != nil {
+		t.Fatal(err)
+	}
+	rest := make(chan string, 1)
+	go func() { b, _ := io.ReadAll(r); rest <- string(b) }()
+	var ranks sync.WaitGroup
+	for rank := range 3 {
+		ranks.Go(func() {
+			g, err := goccl.Join(ctx, goccl.JoinConfig{Rank: rank, Size: 3, Coordinator: addr, RunID: "r"})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := g.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	ranks.Wait()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if s := <-rest; !regexp.MustCompile(`(?m)^all 3 ranks have met$`).MatchString(s) {
+		t.Errorf("printed %q", s)
+	}
+}
+
+func TestRendezvousPortInUse(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	var errs bytes.Buffer
+	if code := run([]string{"rendezvous", "-listen", ln.Addr().String(), "-size", "2"}, io.Discard, &errs); code != 1 || !strings.Contains(errs.String(), ln.Addr().String()) {
+		t.Errorf("exit code %d, said %q", code, errs.String())
+	}
+}
