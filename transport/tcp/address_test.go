@@ -130,6 +130,19 @@ func TestInterfaceChosenAndLogged(t *testing.T) {
 	}
 }
 
+// TestSharedListenerLogged: rank 0 says what it uses as well, once.
+func TestSharedListenerLogged(t *testing.T) {
+	t.Parallel()
+	cfgs := world(t, 2)
+	var log lines
+	cfgs[0].Logger = logger(&log)
+	_, errs := startAll(t, cfgs)
+	noErrors(t, errs)
+	if n := strings.Count(log.String(), "address for links chosen"); n != 1 || !strings.Contains(log.String(), "listen="+cfgs[1].Coordinator) {
+		t.Errorf("log of rank 0:\n%s", log.String())
+	}
+}
+
 func TestListenRange(t *testing.T) {
 	t.Parallel()
 	first, err := netip.ParseAddrPort(freePort(t))

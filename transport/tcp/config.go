@@ -8,7 +8,8 @@ import (
 )
 
 // Config says who this rank is and how it meets the others. Rank, Size and Coordinator are needed, everything else has a
-// default.
+// default. A Config that cannot work is a [*ConfigError] before anything is opened where that can be told so early; a start
+// that fails is a [*JoinError].
 type Config struct {
 	// Rank is this rank's number, 0 ≤ Rank < Size. Size is the same on all ranks.
 	Rank, Size int
@@ -26,9 +27,9 @@ type Config struct {
 	// Advertise is the host or host:port that other ranks dial, for a rank behind address translation. Empty: what Listen means.
 	Advertise string
 
-	// Interface restricts the choice of the address to listen on, when Listen names no host: interface names separated by commas,
-	// each matching as a prefix. A leading ^ turns the list into one of interfaces to avoid, a leading = asks for exact names
-	// (^= for both). Empty: any.
+	// Interface restricts the choice of the address to listen on, when Listen names no host, or of the one to advertise, when
+	// Listen is a wildcard: interface names separated by commas, each matching as a prefix. A leading ^ turns the list into one
+	// of interfaces to avoid, a leading = asks for exact names (^= for both). Empty: any.
 	Interface string
 
 	// RunID keeps runs apart that share addresses: a rank of another run is refused. At most 128 bytes.

@@ -21,8 +21,9 @@ const maxPending = 512
 type handler interface {
 	// check decides about a proved connection; it may wait until ctx ends.
 	check(ctx context.Context, h *hello, conn net.Conn) *rejection
-	// take owns an accepted connection. It runs in the connection's goroutine.
-	take(conn net.Conn, h *hello)
+	// take owns an accepted connection. It runs in the connection's goroutine, and calls settled once it has heard enough to keep
+	// the connection: until then it counts as pending, under the handshake's deadline. An error is logged as a stranger's.
+	take(conn net.Conn, h *hello, settled func()) error
 	// skew hears of somebody who speaks another version; h is what its hello said up to the run id.
 	skew(h *hello, e *versionError, from string)
 }
@@ -126,23 +127,28 @@ func (s *server) admit(conn net.Conn) {
 func (s *server) handshake(conn net.Conn, e *list.Element) {
 	defer s.wg.Done()
 	from := peerName(conn)
-	h, take, err := s.receive(conn, from)
-	s.mu.Lock()
-	s.pending.Remove(e)
-	s.mu.Unlock()
-	if err != nil {
-		conn.Close()
-		if s.life.Err() == nil {
-			s.strangers.report(from, err)
-		}
-		return
+	leave := func() {
+		s.mu.Lock()
+		s.pending.Remove(e)
+		s.mu.Unlock()
 	}
-	conn.SetDeadline(time.Time{})
-	take(conn, h)
+	h, serve, err := s.receive(conn, from)
+	if err == nil {
+		err = serve.take(conn, h, func() {
+			leave()
+			conn.SetDeadline(time.Time{})
+		})
+	} else {
+		conn.Close()
+	}
+	leave()
+	if err != nil && s.life.Err() == nil {
+		s.strangers.report(from, err)
+	}
 }
 
 // receive is the acceptor's side of the handshake, up to the sent ACCEPT.
-func (s *server) receive(conn net.Conn, from string) (*hello, func(net.Conn, *hello), error) {
+func (s *server) receive(conn net.Conn, from string) (*hello, handler, error) {
 	h, err := answer(conn, s.role)
 	if skew := (*versionError)(nil); errors.As(err, &skew) {
 		if h != nil && s.handlers[h.purpose] != nil {
@@ -164,7 +170,7 @@ func (s *server) receive(conn net.Conn, from string) (*hello, func(net.Conn, *he
 	if r := serve.check(ctx, h, conn); r != nil {
 		return nil, nil, reject(conn, r)
 	}
-	return h, serve.take, accept(conn)
+	return h, serve, accept(conn)
 }
 
 // peerName is the other end of a connection, for messages.

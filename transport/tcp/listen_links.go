@@ -17,15 +17,26 @@ func (s *start) listenForLinks(ctx context.Context, ln net.Listener) (peerInfo, 
 	if err := s.listenUnix(ctx, &info); err != nil {
 		return info, err
 	}
-	if ln != nil && s.listen.first == 0 && (s.listen.host == "" || s.listen.wildcard()) && s.Interface == "" {
-		info.tcp, info.shared = ln.Addr().String(), s.Advertise == ""
-		if s.Advertise != "" {
-			info.tcp = s.advertised(addrPort(ln.Addr()).Port())
-		}
-		s.Logger.Info("tcp: links share the coordinator's listener", "listen", ln.Addr().String())
-		return info, nil
+	if ln == nil || s.listen.first != 0 || s.Interface != "" || s.listen.host != "" && !s.listen.wildcard() {
+		return info, s.listenTCP(ctx, ln, &info)
 	}
-	return info, s.listenTCP(ctx, ln, &info)
+	at := addrPort(ln.Addr())
+	info.tcp = s.advertised(at.Port())
+	if info.tcp == "" {
+		info.tcp, info.shared = at.String(), true
+	}
+	all, _ := s.net.interfaces() // for the name in the log only
+	s.announce(ln, info.tcp, choice{at.Addr(), owner(all, at.Addr()), "shared with the coordinator"})
+	return info, nil
+}
+
+// announce says once which way this rank's traffic takes: falling to a slow interface unnoticed would be a bug.
+func (s *start) announce(ln net.Listener, advertise string, c choice) {
+	args := []any{"listen", ln.Addr().String(), "advertise", advertise, "interface", c.iface, "why", c.why}
+	if mbps := s.net.speed(c.iface); mbps > 0 {
+		args = append(args, "speed", fmt.Sprintf("%d Mbit/s", mbps))
+	}
+	s.Logger.Info("tcp: address for links chosen", args...)
 }
 
 func (s *start) listenUnix(ctx context.Context, info *peerInfo) error {
@@ -63,11 +74,7 @@ func (s *start) listenTCP(ctx context.Context, coordinator net.Listener, info *p
 	if info.tcp = s.advertised(port); info.tcp == "" {
 		info.tcp = netip.AddrPortFrom(advertise.addr.WithZone(""), port).String()
 	}
-	args := []any{"listen", ln.Addr().String(), "advertise", info.tcp, "interface", advertise.iface, "why", advertise.why}
-	if mbps := s.net.speed(advertise.iface); mbps > 0 {
-		args = append(args, "speed", fmt.Sprintf("%d Mbit/s", mbps))
-	}
-	s.Logger.Info("tcp: address for links chosen", args...)
+	s.announce(ln, info.tcp, advertise)
 	return nil
 }
 

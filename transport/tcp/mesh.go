@@ -138,7 +138,8 @@ func (m *mesh) room(key streamKey) *rejection {
 
 // take implements handler: it parks the connection for await. A second one under the same key replaces a first that nobody
 // has taken: the peer dials again only when it has given that one up.
-func (m *mesh) take(conn net.Conn, h *hello) {
+func (m *mesh) take(conn net.Conn, h *hello, settled func()) error {
+	settled()
 	key := streamKey{h.from, h.class, h.group}
 	tune(conn, h.class, m.sameHost(int(h.from)))
 	m.mu.Lock()
@@ -147,7 +148,7 @@ func (m *mesh) take(conn net.Conn, h *hello) {
 	switch {
 	case m.closed || s.taken:
 		conn.Close()
-		return
+		return nil
 	case s.conn != nil:
 		s.conn.Close()
 	default:
@@ -155,6 +156,7 @@ func (m *mesh) take(conn net.Conn, h *hello) {
 		s.arrived <- struct{}{}
 	}
 	s.conn = conn
+	return nil
 }
 
 // slot returns the slot of key; m.mu is held.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -58,6 +57,9 @@ func (m *mesh) tryDial(ctx context.Context, peer int, class transport.Class, gro
 		return nil, err
 	}
 	conn, err := m.net.dial(ctx, network, address)
+	if network == "unix" && m.link != "unix" && lacking(err) {
+		conn, err = m.net.dial(ctx, "tcp", m.tcpAddress(peer))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -85,16 +87,22 @@ func (m *mesh) way(peer int, class transport.Class) (network, address string, er
 				Reason: fmt.Sprintf("rank %d (%s) and rank %d (%s) share no Unix-domain sockets", m.rank, m.addr(m.rank), peer, m.addr(peer))}
 		}
 	}
+	return "tcp", m.tcpAddress(peer), nil
+}
+
+// lacking tells whether a Unix-domain socket cannot be reached from here although the host looks the same: a sandbox forbids
+// it, or the host is a clone of a running one.
+func lacking(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM)
+}
+
+func (m *mesh) tcpAddress(peer int) string {
+	p := &m.peers[peer]
 	if p.shared {
-		return "tcp", m.nearby.String(), nil
+		return m.nearby.String()
 	}
-	host, port, err := net.SplitHostPort(p.tcp)
-	if err != nil {
-		return "", "", err
+	if at, err := netip.ParseAddrPort(p.tcp); err == nil {
+		return netip.AddrPortFrom(rezone(at.Addr(), m.zone), at.Port()).String()
 	}
-	if a, err := netip.ParseAddr(host); err == nil {
-		n, err := strconv.ParseUint(port, 10, 16)
-		return "tcp", netip.AddrPortFrom(rezone(a, m.zone), uint16(n)).String(), err
-	}
-	return "tcp", p.tcp, nil
+	return p.tcp // a name
 }

@@ -127,18 +127,17 @@ func (c *coordinator) tell(e event) {
 }
 
 // take reads a registered connection to its end.
-func (c *coordinator) take(conn net.Conn, h *hello) {
+func (c *coordinator) take(conn net.Conn, h *hello, settled func()) error {
 	defer conn.Close()
-	conn.SetReadDeadline(time.Now().Add(handshakeTimeout))
 	p, err := expect(conn, kindRegister)
 	if err != nil {
-		return
+		return err
 	}
 	reg, err := decodeRegistration(p)
 	if err != nil {
-		return
+		return err
 	}
-	conn.SetReadDeadline(time.Time{})
+	settled()
 	from := &caller{
 		conn:   conn,
 		member: &member{rank: int(h.from), size: int(h.size), addr: cmp.Or(reg.info.tcp, peerName(conn)), reg: *reg},
@@ -157,6 +156,7 @@ func (c *coordinator) take(conn net.Conn, h *hello) {
 		c.tell(event{from: from, result: o})
 	}
 	c.tell(event{from: from})
+	return nil
 }
 
 // run collects the ranks and their results and sends the verdict, which it returns.

@@ -105,7 +105,7 @@ func (s *start) coordinate(ctx context.Context, ln net.Listener) {
 	s.coordinator, s.verdict = c, make(chan struct{})
 	near, far := net.Pipe()
 	s.conn = near
-	c.wg.Go(func() { c.take(far, &hello{from: 0, size: uint32(s.Size)}) })
+	c.wg.Go(func() { c.take(far, &hello{from: 0, size: uint32(s.Size)}, func() {}) })
 	// The coordinator outlives a cancelled context by as long as it takes to tell the others: rank 0's result says why.
 	deadline, cancel := withDeadlineOf(ctx)
 	go func() {

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -189,6 +190,38 @@ func TestLinkKinds(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestUnixSocketsOutOfReach has ranks that look like one host and yet cannot reach each other's Unix-domain sockets.
+func TestUnixSocketsOutOfReach(t *testing.T) {
+	t.Parallel()
+	if !abstractSockets {
+		return
+	}
+	for _, link := range []string{"auto", "unix"} {
+		cfgs := world(t, 2)
+		for r := range cfgs {
+			fake := machine()
+			dial := fake.dial
+			fake.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				if network == "unix" {
+					return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.EACCES}
+				}
+				return dial(ctx, network, address)
+			}
+			cfgs[r].Link, cfgs[r].net = link, fake
+		}
+		_, errs := startAll(t, cfgs)
+		if link == "auto" {
+			noErrors(t, errs)
+		} else {
+			wantAll(t, errs, "permission denied", "collective connection")
+		}
+	}
+	cfgs := world(t, 2)
+	cfgs[0].Link, cfgs[1].Link = "tcp", "unix"
+	_, errs := startAll(t, cfgs)
+	wantAll(t, errs, `Link "unix"`, "share no Unix-domain sockets")
 }
 
 func TestSixtyFourRanks(t *testing.T) {

@@ -40,7 +40,11 @@ var strangerKinds = map[string]func(c *net.TCPConn){
 	"secret": func(c *net.TCPConn) {
 		c.Write(message(kindHello, (&hello{purpose: purposeRegister, auth: 1}).payload()))
 	},
-	"registers a zero": func(c *net.TCPConn) {
+	"never registers": func(c *net.TCPConn) {
+		c.Write(message(kindHello, (&hello{purpose: purposeRegister, from: 1, to: nobody, size: 4}).payload()))
+		c.Write(message(kindProof, make([]byte, proofSize)))
+	},
+	"another run": func(c *net.TCPConn) {
 		c.Write(message(kindHello, (&hello{purpose: purposeRegister, runID: "another"}).payload()))
 		c.Write(message(kindProof, make([]byte, proofSize)))
 	},
@@ -110,8 +114,13 @@ func TestStrangers(t *testing.T) {
 type counting struct{ took chan *hello }
 
 func (c counting) check(context.Context, *hello, net.Conn) *rejection { return nil }
-func (c counting) take(conn net.Conn, h *hello)                       { conn.Close(); c.took <- h }
-func (c counting) skew(*hello, *versionError, string)                 {}
+func (c counting) take(conn net.Conn, h *hello, settled func()) error {
+	settled()
+	conn.Close()
+	c.took <- h
+	return nil
+}
+func (c counting) skew(*hello, *versionError, string) {}
 
 func TestSilentStrangerIsDropped(t *testing.T) {
 	t.Parallel()
@@ -200,8 +209,8 @@ func FuzzAnswer(f *testing.F) {
 	s := newServer(roleRank, orDiscard(nil), map[purpose]handler{purposeLink: counting{}})
 	f.Fuzz(func(t *testing.T, p []byte) {
 		conn := &scripted{in: bytes.NewReader(p)}
-		h, take, err := s.receive(conn, "fuzz")
-		if (err == nil) != (h != nil && take != nil) {
+		h, serve, err := s.receive(conn, "fuzz")
+		if err == nil && (h == nil || serve == nil) {
 			t.Fatalf("%v, %v", h, err)
 		}
 	})
