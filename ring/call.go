@@ -39,7 +39,7 @@ type Call struct {
 // Type returns the element type of the call, invalid for a barrier.
 func (c *Call) Type() dtype.Type {
 	switch c.Op {
-	case OpBroadcast, OpScatter:
+	case OpBroadcast, OpScatter, OpAllGather:
 		return c.Dst.Type()
 	case OpBarrier:
 		return 0

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goccl/goccl/dtype"
+	"github.com/goccl/goccl/transport/mem"
 )
 
 // A reduction is one call of a test script: what each rank gives and what must come out.
@@ -208,5 +209,71 @@ func TestReductionsPieceByPiece(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestLargeReductions has counts of many blocks and windows at the sizes that are in use, with a remainder.
+func TestLargeReductions(t *testing.T) {
+	kinds := []reduction{
+		{t: dtype.F16, reduce: dtype.Mean}, {t: dtype.BF16, reduce: dtype.Sum, inPlace: true},
+		{t: dtype.F32, reduce: dtype.Sum, inPlace: true}, {t: dtype.F64, reduce: dtype.Max},
+		{t: dtype.I32, reduce: dtype.Sum}, {t: dtype.U8, reduce: dtype.Mean, inPlace: true},
+	}
+	for op, algorithms := range reductions {
+		for _, a := range algorithms {
+			t.Run(fmt.Sprintf("%v/%v", op, a), func(t *testing.T) {
+				t.Parallel()
+				for _, n := range []int{2, 3, 4, 8, 17} {
+					if testing.Short() && n != 3 {
+						continue
+					}
+					var script []reduction
+					for i, r := range kinds {
+						if r.op, r.count, r.root = op, 65537, i%n; op == OpReduceScatter {
+							r.counts = unequal(r.count, n)
+						}
+						script = append(script, r)
+					}
+					runScript(t, roomy, n, Options{Algorithm: a}, script)
+				}
+			})
+		}
+	}
+}
+
+// TestRepeatedReductions runs the same calls many times while bytes arrive differently each time.
+func TestRepeatedReductions(t *testing.T) {
+	const repeats = 100
+	for _, a := range reductions[OpAllReduce] {
+		t.Run(a.String(), func(t *testing.T) {
+			t.Parallel()
+			r := reduction{op: OpAllReduce, t: dtype.F32, reduce: dtype.Sum, count: 1003}
+			var script []reduction
+			for range 10 {
+				script = append(script, r)
+			}
+			var first []byte
+			for seed := range uint64(repeats / len(script)) {
+				w := network{name: "jitter", make: overMem(mem.Options{Buffer: 500, Jitter: seed + 1}), small: true}
+				w.run(t, 5, Options{Algorithm: a}, func(ctx context.Context, x *Executor) error {
+					for i, r := range script {
+						got, err := r.call(ctx, x, uint64(i))
+						if err != nil {
+							return err
+						}
+						if x.plan.rank != 3 {
+							continue
+						}
+						if first == nil {
+							first = bytes.Clone(got.HostBytes())
+						}
+						if !bytes.Equal(first, got.HostBytes()) {
+							return fmt.Errorf("call %d with seed %d has other bits than the first", i, seed)
+						}
+					}
+					return nil
+				})
+			}
+		})
 	}
 }
