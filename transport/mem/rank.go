@@ -37,7 +37,6 @@ func newRank(w *world, s *space, i int) *rank {
 	}
 	r.table = link.NewTable(link.Config{
 		Rank: i, Size: len(s.ranks), Peers: peers, Checksum: w.options.Checksum,
-		Waiter: &waiter{changed: s.signals[i], woken: make(chan struct{})},
 		Open: func(_ context.Context, peer int, class transport.Class, group uint64, dir link.Direction) (link.Conn, error) {
 			if dir == link.Outgoing {
 				return &conn{out: s.pipe(w, pipeKey{i, peer, class, group})}, nil
@@ -51,7 +50,7 @@ func newRank(w *world, s *space, i int) *rank {
 			r.table.Add(p, c, s.conn(w, i, p, c))
 		}
 	}
-	r.table.Ready()
+	r.table.Ready(&waiter{changed: s.signals[i], woken: make(chan struct{})})
 	return r
 }
 

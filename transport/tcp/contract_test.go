@@ -51,9 +51,10 @@ func TestContract(t *testing.T) {
 		name  string
 		link  string
 		plain bool
-	}{{"tcp", "tcp", false}, {"unix", "auto", false}, {"plain", "tcp", true}} {
+		large int
+	}{{"tcp", "tcp", false, 0}, {"unix", "auto", false, 16 << 20}, {"plain", "tcp", true, 16 << 20}} {
 		t.Run(c.name, func(t *testing.T) {
-			transporttest.Run(t, func(t *testing.T, n int) []transport.Transport {
+			transporttest.RunWith(t, transporttest.Options{Large: c.large}, func(t *testing.T, n int) []transport.Transport {
 				ts := make([]transport.Transport, n)
 				for i, tr := range newWorld(t, n, Config{Link: c.link}) {
 					ts[i] = tr

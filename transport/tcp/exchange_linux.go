@@ -32,8 +32,9 @@ const (
 // A waiter is how the engine waits for the sockets of one group's collectives.
 type waiter struct {
 	sleeper *sleeper
-	fds     []int // by peer
-	spun    time.Time
+	fds     []int         // by peer
+	spin    time.Duration // spinTime, but for tests
+	spun    time.Time     // when the present spell began
 
 	mu    sync.Mutex
 	woken bool            // for good
@@ -44,11 +45,11 @@ type waiter struct {
 
 var _ link.Waiter = (*waiter)(nil)
 
-// newWaiter watches connections, by peer; nil where there is none. stop ends it when the engine is idle for good.
-func newWaiter(conns []link.Conn) (w link.Waiter, stop func(), err error) {
+// newWaiter watches connections, by peer; nil where there is none.
+func newWaiter(conns []link.Conn) (*waiter, error) {
 	s, err := newSleeper()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	fds := make([]int, len(conns))
 	for i, c := range conns {
@@ -58,12 +59,14 @@ func newWaiter(conns []link.Conn) (w link.Waiter, stop func(), err error) {
 		fds[i] = c.(*fdConn).fd
 		if err := s.add(fds[i]); err != nil {
 			s.close()
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	wt := &waiter{sleeper: s, fds: fds}
-	return wt, wt.close, nil
+	return &waiter{sleeper: s, fds: fds, spin: spinTime}, nil
 }
+
+// install lets the engine of a table wait this way.
+func (w *waiter) install(t *link.Table) { t.Ready(w) }
 
 // Spin yields to the other processes each time, and to the other goroutines now and then: either alone could keep those
 // waiting that we wait for.
@@ -76,7 +79,7 @@ func (w *waiter) Spin(idle int) bool {
 		return true
 	}
 	runtime.Gosched()
-	return time.Since(w.spun) < spinTime
+	return time.Since(w.spun) < w.spin
 }
 
 func (w *waiter) Arm(peer int, read, write bool) {
@@ -136,4 +139,5 @@ func (w *waiter) Wake() {
 	w.sleeper.file.SetReadDeadline(time.Unix(1, 0))
 }
 
+// close is called when the engine is idle for good.
 func (w *waiter) close() { w.sleeper.close() }

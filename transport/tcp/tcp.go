@@ -23,10 +23,11 @@ import (
 
 // A Transport is one rank of a world, or of a sub-group, connected over sockets.
 type Transport struct {
-	mesh  *mesh
-	id    uint64 // 0: the world
-	ranks []int  // of the world, by rank in this group
-	table *link.Table
+	mesh   *mesh
+	id     uint64 // 0: the world
+	ranks  []int  // of the world, by rank in this group
+	table  *link.Table
+	waiter *waiter // of the table's engine
 
 	mu       sync.Mutex
 	closed   bool         // guarded by mu, like the next two
@@ -194,14 +195,14 @@ func (t *Transport) build(self int, conns [][transport.Control + 1]link.Conn) er
 		peers[i] = link.Endpoint{Rank: i, Addr: t.mesh.addr(r), Local: t.mesh.sameHost(r)}
 		collective[i] = conns[i][transport.Collective]
 	}
-	waiter, stop, err := newWaiter(collective)
-	if err != nil {
+	var err error
+	if t.waiter, err = newWaiter(collective); err != nil {
 		return err
 	}
 	t.table = link.NewTable(link.Config{
-		Rank: self, Size: len(t.ranks), Peers: peers, Waiter: waiter, Open: t.openLater,
+		Rank: self, Size: len(t.ranks), Peers: peers, Open: t.openLater,
 		Release: func(conns []link.Conn) {
-			stop()
+			t.waiter.close()
 			release(conns)
 		},
 	})
@@ -212,7 +213,7 @@ func (t *Transport) build(self int, conns [][transport.Control + 1]link.Conn) er
 			}
 		}
 	}
-	t.table.Ready()
+	t.waiter.install(t.table)
 	return nil
 }
 

@@ -44,8 +44,8 @@ func exchange(ctx context.Context, tr transport.Transport, match int, steps ...t
 func (s *suite) exchangeRandom(t *testing.T) {
 	for _, n := range []int{2, 3, 5} {
 		ctx, ts := s.world(t, n)
-		for round := range 12 {
-			plan := randomPlan(rand.New(rand.NewPCG(uint64(n), uint64(round))), n)
+		for round := range 10 {
+			plan := s.randomPlan(rand.New(rand.NewPCG(uint64(n), uint64(round))), n)
 			together(t, ts, func(tr transport.Transport) error {
 				mine := plan.steps(tr.Rank())
 				if err := exchange(ctx, tr, round, mine.steps...); err != nil {
@@ -68,8 +68,8 @@ type planned struct {
 	source         int // that earlier frame; -1: none
 }
 
-func randomPlan(r *rand.Rand, n int) plan {
-	sizes := []int{0, 1, 100, 5000, 70_000, 300_000}
+func (s *suite) randomPlan(r *rand.Rand, n int) plan {
+	sizes := []int{0, 1, 100, 5000, s.large / 200, s.large / 50}
 	var p plan
 	for i := range 8 * n {
 		from := r.IntN(n)

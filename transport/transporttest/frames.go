@@ -39,7 +39,10 @@ func (s *suite) arguments(t *testing.T) {
 	together(t, ts, func(tr transport.Transport) error { return ringOnce(ctx, tr, transport.Collective) })
 }
 
-var frameSizes = []int{0, 1, 63, 64, 65, 1000, 16<<10 - 64, 16 << 10, 16<<10 + 1, 100_000, 0, 7, 1 << 20}
+// frameSizes lie around the header's and the read-ahead's, and beyond.
+func (s *suite) frameSizes() []int {
+	return []int{0, 1, 63, 64, 65, 1000, 16<<10 - 64, 16 << 10, 16<<10 + 1, 0, 7, s.large / 64}
+}
 
 // Frames of all sizes arrive whole and in order, between all pairs, in every class and in a group of the caller's.
 func (s *suite) order(t *testing.T) {
@@ -54,8 +57,8 @@ func (s *suite) order(t *testing.T) {
 		for _, tag := range streams {
 			for d := 1; d < tr.Size(); d++ {
 				peer := (tr.Rank() + d) % tr.Size()
-				wg.Go(func() { errs <- sendAll(ctx, tr, peer, tag) })
-				wg.Go(func() { errs <- recvAll(ctx, tr, peer, tag) })
+				wg.Go(func() { errs <- s.sendAll(ctx, tr, peer, tag) })
+				wg.Go(func() { errs <- s.recvAll(ctx, tr, peer, tag) })
 			}
 		}
 		wg.Wait()
@@ -69,8 +72,8 @@ func (s *suite) order(t *testing.T) {
 	})
 }
 
-func sendAll(ctx context.Context, tr transport.Transport, to int, tag transport.Tag) error {
-	for i, size := range frameSizes {
+func (s *suite) sendAll(ctx context.Context, tr transport.Transport, to int, tag transport.Tag) error {
+	for i, size := range s.frameSizes() {
 		tag.Match, tag.Count = uint64(i), uint64(size)
 		if err := tr.Send(ctx, to, tag, pattern(make([]byte, size), i+tr.Rank())); err != nil {
 			return fmt.Errorf("frame %d to %d: %w", i, to, err)
@@ -79,8 +82,8 @@ func sendAll(ctx context.Context, tr transport.Transport, to int, tag transport.
 	return nil
 }
 
-func recvAll(ctx context.Context, tr transport.Transport, from int, tag transport.Tag) error {
-	for i, size := range frameSizes {
+func (s *suite) recvAll(ctx context.Context, tr transport.Transport, from int, tag transport.Tag) error {
+	for i, size := range s.frameSizes() {
 		tag.Match, tag.Count = uint64(i), uint64(size)
 		p := make([]byte, size)
 		err := tr.Recv(ctx, from, tag, p)

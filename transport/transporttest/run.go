@@ -14,7 +14,9 @@ import (
 
 // Options change how heavy the suite is.
 type Options struct {
-	Large int // bytes of a large frame; 0: 64 MiB. Transports made slow on purpose take less
+	// Large is the length of a large frame in bytes, more than any buffer on the way holds; 0: 64 MiB. Other frames are
+	// smaller where it is, for transports made slow on purpose.
+	Large int
 }
 
 // Run tests the transports that newWorld makes: n of them, connected with each other, by rank. The suite closes them. What

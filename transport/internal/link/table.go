@@ -23,7 +23,6 @@ type Config struct {
 	Rank, Size int
 	Peers      []Endpoint // by rank
 	Checksum   bool       // send payload checksums
-	Waiter     Waiter     // nil: no Exchange
 
 	// Open makes the connection of a stream that is not there from the start: one per direction, opened by whoever first
 	// needs it. It may block until the peer opens its end, or ctx ends.
@@ -33,7 +32,7 @@ type Config struct {
 }
 
 // A Table holds one rank's streams by peer, class and group. It implements the five methods of [transport.Transport] and,
-// with a Waiter, Exchange.
+// with an engine, Exchange.
 type Table struct {
 	cfg    Config
 	closed chan struct{}
@@ -76,10 +75,10 @@ func (t *Table) Add(peer int, class transport.Class, conn Conn) {
 	t.opened = append(t.opened, s)
 }
 
-// Ready ends the time of Add. From here on the table is used.
-func (t *Table) Ready() {
-	if t.cfg.Waiter != nil {
-		t.engine = newEngine(t.base[transport.Collective], t.cfg.Waiter, t.closed)
+// Ready ends the time of Add. From here on the table is used, and its engine waits by w; nil: there is no engine.
+func (t *Table) Ready(w Waiter) {
+	if w != nil {
+		t.engine = newEngine(t.base[transport.Collective], w, t.closed)
 	}
 }
 
