@@ -14,9 +14,13 @@ const releaseBound = time.Second
 // of the peer are unread, or still come, answers with a reset, and that throws away what the peer's host has yet to
 // receive. So it only says that no more follows, and keeps reading until all of it is there.
 func release(conns []link.Conn) {
-	for _, c := range conns {
-		c.(interface{ CloseWrite() error }).CloseWrite() // fails if the peer has gone: then it is settled at once
-	}
+	conns = slices.DeleteFunc(conns, func(c link.Conn) bool {
+		err := c.(interface{ CloseWrite() error }).CloseWrite()
+		if err != nil { // the connection is dead, and whoever saw its error took that away
+			c.Close()
+		}
+		return err != nil
+	})
 	deadline := time.Now().Add(releaseBound)
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		conns = slices.DeleteFunc(conns, func(c link.Conn) bool {
