@@ -24,9 +24,12 @@ const (
 	// spinTime is how long a rank with nothing to do polls its sockets before it sleeps. Waking a sleeping thread takes about
 	// 20 µs, more than all the rest of a small collective; 50 to 500 µs measured alike.
 	spinTime = 100 * time.Microsecond
-	// spinRound is after how many polls the other goroutines of this process get their chance, besides the other processes,
-	// and the clock is read.
-	spinRound = 8
+	// The other goroutines of this process get their chance after minRound polls, and while that does not run any, after
+	// twice as many each time: runtime.Gosched wakes a thread to look for work, on the core that the peer may need.
+	minRound = 8
+	maxRound = 256
+	// somebodyRan is how long a Gosched takes at least that let others run.
+	somebodyRan = 2 * time.Microsecond
 )
 
 // A waiter is how the engine waits for the sockets of one group's collectives.
@@ -34,7 +37,9 @@ type waiter struct {
 	sleeper *sleeper
 	fds     []int         // by peer
 	spin    time.Duration // spinTime, but for tests
-	spun    time.Time     // when the present spell began
+	since   time.Time     // when the present spell began
+	round   int           // polls from one Gosched to the next
+	polls   int           // since the last
 
 	mu    sync.Mutex
 	woken bool            // for good
@@ -62,24 +67,34 @@ func newWaiter(conns []link.Conn) (*waiter, error) {
 			return nil, err
 		}
 	}
-	return &waiter{sleeper: s, fds: fds, spin: spinTime}, nil
+	return &waiter{sleeper: s, fds: fds, spin: spinTime, round: minRound}, nil
 }
 
 // install lets the engine of a table wait this way.
 func (w *waiter) install(t *link.Table) { t.Ready(w) }
 
-// Spin yields to the other processes each time, and to the other goroutines now and then: either alone could keep those
-// waiting that we wait for.
+// Spin yields to the other processes each time, and to the other goroutines now and then: either could keep those waiting
+// that we wait for.
 func (w *waiter) Spin(idle int) bool {
 	if idle == 0 {
-		w.spun = time.Now()
+		w.since = time.Now()
 	}
 	unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-	if idle%spinRound != spinRound-1 {
-		return true
+	if w.polls++; w.polls >= w.round {
+		w.gosched()
 	}
+	return idle%minRound != minRound-1 || time.Since(w.since) < w.spin
+}
+
+func (w *waiter) gosched() {
+	before := time.Now()
 	runtime.Gosched()
-	return time.Since(w.spun) < w.spin
+	if time.Since(before) > somebodyRan {
+		w.round = minRound
+	} else {
+		w.round = min(2*w.round, maxRound)
+	}
+	w.polls = 0
 }
 
 func (w *waiter) Arm(peer int, read, write bool) {
