@@ -59,5 +59,9 @@ type Config struct {
 	// "tcp", or "unix" (an error when some rank is on another host).
 	Link string
 
+	// Checksum adds a CRC-32C of the payload to every frame that this rank sends; receivers check whatever has one. Headers have
+	// theirs always.
+	Checksum bool
+
 	net *network // nil: the machine's; tests replace it
 }

@@ -49,14 +49,18 @@ func newWorld(t *testing.T, n int, cfg Config) []*Transport {
 func TestContract(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		link  string
+		cfg   Config
 		plain bool
 		large int
-	}{{"tcp", "tcp", false, 0}, {"unix", "auto", false, 16 << 20}, {"plain", "tcp", true, 16 << 20}} {
+	}{
+		{"tcp", Config{Link: "tcp"}, false, 0},
+		{"unix", Config{Link: "auto", Checksum: true}, false, 16 << 20},
+		{"plain", Config{Link: "tcp"}, true, 16 << 20},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			transporttest.RunWith(t, transporttest.Options{Large: c.large}, func(t *testing.T, n int) []transport.Transport {
 				ts := make([]transport.Transport, n)
-				for i, tr := range newWorld(t, n, Config{Link: c.link}) {
+				for i, tr := range newWorld(t, n, c.cfg) {
 					ts[i] = tr
 					if c.plain {
 						ts[i] = transporttest.Plain(tr)

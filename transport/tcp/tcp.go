@@ -23,11 +23,12 @@ import (
 
 // A Transport is one rank of a world, or of a sub-group, connected over sockets.
 type Transport struct {
-	mesh   *mesh
-	id     uint64 // 0: the world
-	ranks  []int  // of the world, by rank in this group
-	table  *link.Table
-	waiter *waiter // of the table's engine
+	mesh     *mesh
+	id       uint64 // 0: the world
+	ranks    []int  // of the world, by rank in this group
+	checksum bool
+	table    *link.Table
+	waiter   *waiter // of the table's engine
 
 	mu       sync.Mutex
 	closed   bool         // guarded by mu, like the next two
@@ -50,7 +51,7 @@ func Connect(ctx context.Context, cfg Config) (*Transport, error) {
 		for i := range ranks {
 			ranks[i] = i
 		}
-		t, err = open(ctx, m, 0, ranks)
+		t, err = open(ctx, &Transport{mesh: m, ranks: ranks, checksum: cfg.Checksum})
 		return err
 	})
 	if err != nil && t != nil {
@@ -112,7 +113,7 @@ func (t *Transport) Subset(ctx context.Context, id uint64, ranks []int) (transpo
 	for i, r := range ranks {
 		world[i] = t.ranks[r]
 	}
-	child, err := open(ctx, t.mesh, id, world)
+	child, err := open(ctx, &Transport{mesh: t.mesh, id: id, ranks: world, checksum: t.checksum})
 	if err != nil {
 		t.mesh.forget(id)
 		return nil, fmt.Errorf("tcp: sub-group %#x: %w", id, err)
@@ -131,14 +132,14 @@ func (t *Transport) Subset(ctx context.Context, id uint64, ranks []int) (transpo
 var eager = []transport.Class{transport.Collective, transport.Control}
 
 // open opens the connections that a group has from the start, all at once: the higher rank of a pair dials.
-func open(ctx context.Context, m *mesh, id uint64, ranks []int) (*Transport, error) {
-	t := &Transport{mesh: m, id: id, ranks: ranks, left: make([]time.Time, len(ranks))}
-	self := slices.Index(ranks, m.rank)
+func open(ctx context.Context, t *Transport) (*Transport, error) {
+	self := slices.Index(t.ranks, t.mesh.rank)
+	t.left = make([]time.Time, len(t.ranks))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	conns := make([][transport.Control + 1]link.Conn, len(ranks))
+	conns := make([][transport.Control + 1]link.Conn, len(t.ranks))
 	var wg sync.WaitGroup
-	for peer := range ranks {
+	for peer := range t.ranks {
 		for _, class := range eager {
 			if peer == self {
 				continue
@@ -200,7 +201,7 @@ func (t *Transport) build(self int, conns [][transport.Control + 1]link.Conn) er
 		return err
 	}
 	t.table = link.NewTable(link.Config{
-		Rank: self, Size: len(t.ranks), Peers: peers, Open: t.openLater,
+		Rank: self, Size: len(t.ranks), Peers: peers, Checksum: t.checksum, Open: t.openLater,
 		Release: func(conns []link.Conn) {
 			t.waiter.close()
 			release(conns)
