@@ -2,93 +2,129 @@ package tcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/internal/link"
 )
 
-// arrivalGrace is how long a connection that a peer opened before it left may take to get through our own listener.
-const arrivalGrace = time.Second
+var eager = []transport.Class{transport.Collective, transport.Control}
 
-// openLater opens one direction of a stream when it is first used: the sender dials. While it is under way the peer's
-// control connection is watched, because a peer that has gone will neither dial nor answer.
-func (t *Transport) openLater(ctx context.Context, peer int, class transport.Class, group uint64, dir link.Direction) (link.Conn, error) {
+// open opens the connections that a group has from the start, all at once. parent is what a sub-group is made from; errors
+// are in its terms.
+func open(ctx context.Context, t, parent *Transport) (*Transport, error) {
+	self := slices.Index(t.ranks, t.mesh.rank)
+	t.left = make([]time.Time, len(t.ranks))
+	t.life, t.end = context.WithCancelCause(context.Background())
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watched, stopWatching := context.WithCancel(ctx)
-	left := make(chan struct{})
-	go func() {
-		defer close(left)
-		err := t.table.Hangup(watched, peer)
-		if watched.Err() == nil && dir == link.Incoming {
-			sleepUntil(watched, t.sawLeave(peer).Add(arrivalGrace))
+	conns := make([][transport.Control + 1]link.Conn, len(t.ranks))
+	var wg sync.WaitGroup
+	for peer := range t.ranks {
+		for _, class := range eager {
+			if peer == self {
+				continue
+			}
+			wg.Go(func() {
+				conn, err := t.connect(ctx, peer, class, parent)
+				if err != nil {
+					cancel(err)
+					return
+				}
+				conns[peer][class] = conn
+			})
 		}
-		if watched.Err() == nil {
-			cancel(err)
-		}
-	}()
-	with := t.mesh.dial
-	if dir == link.Incoming {
-		with = t.mesh.await
 	}
-	conn, err := with(ctx, t.ranks[peer], class, t.streamID(group))
-	stopWatching()
-	<-left
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+	wg.Wait()
+	err := context.Cause(ctx)
+	if err == nil {
+		err = t.build(self, conns)
+	}
+	if err == nil {
+		return t, nil
+	}
+	for _, c := range conns {
+		for _, class := range eager {
+			if c[class] != nil {
+				c[class].Close()
+			}
 		}
-		return nil, t.opening(peer, class, err)
+	}
+	return nil, err
+}
+
+// connect opens a connection that serves both directions: the higher rank of the world dials.
+func (t *Transport) connect(ctx context.Context, peer int, class transport.Class, parent *Transport) (link.Conn, error) {
+	rank := t.ranks[peer]
+	as := func(err error) error { return t.opening(peer, class, err) }
+	if parent != nil {
+		peer := slices.Index(parent.ranks, rank)
+		as = func(err error) error { return parent.opening(peer, class, err) }
+		var stop func()
+		ctx, stop = parent.whilePresent(ctx, peer, arrivalGrace)
+		defer stop()
+	}
+	with := t.mesh.await
+	if t.mesh.rank > rank {
+		with = t.mesh.dial
+	}
+	conn, err := with(ctx, rank, class, t.id)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, as(context.Cause(ctx))
+	case err != nil:
+		return nil, as(err)
+	case class == transport.Collective:
+		return collectiveConn(conn)
 	}
 	return streamConn(conn)
 }
 
-// sawLeave returns when it was first seen that a peer has left.
-func (t *Transport) sawLeave(peer int) time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.left[peer].IsZero() {
-		t.left[peer] = time.Now()
+// build puts the connections to use.
+func (t *Transport) build(self int, conns [][transport.Control + 1]link.Conn) error {
+	peers := make([]link.Endpoint, len(t.ranks))
+	collective := make([]link.Conn, len(t.ranks))
+	for i, r := range t.ranks {
+		peers[i] = link.Endpoint{Rank: i, Addr: t.mesh.addr(r), Local: t.mesh.sameHost(r)}
+		collective[i] = conns[i][transport.Collective]
 	}
-	return t.left[peer]
-}
-
-func sleepUntil(ctx context.Context, when time.Time) {
-	timer := time.NewTimer(time.Until(when))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	var err error
+	if t.waiter, err = newWaiter(collective); err != nil {
+		return err
 	}
-}
-
-// streamID is what a connection's handshake carries for a tag's group in this group. Two sub-groups may use the same tag.
-func (t *Transport) streamID(group uint64) uint64 {
-	if group == 0 {
-		return t.id
-	}
-	if t.id == 0 {
-		return group
-	}
-	// splitmix64 of both: ids are hashes themselves, so that a clash is as unlikely as one among them.
-	x := t.id + 0x9e3779b97f4a7c15*group
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
-
-// streamConn is for the classes that are read and written the blocking way.
-func streamConn(conn net.Conn) (link.Conn, error) {
-	c, ok := conn.(interface {
-		link.Conn
-		CloseWrite() error
+	t.table = link.NewTable(link.Config{
+		Rank: self, Size: len(t.ranks), Peers: peers, Checksum: t.checksum, Open: t.openLater,
+		Release: func(conns []link.Conn) {
+			t.waiter.close()
+			release(conns)
+		},
 	})
-	if !ok {
-		conn.Close()
-		return nil, fmt.Errorf("BUG: tcp: connection of type %T", conn)
+	for peer := range conns {
+		for _, class := range eager {
+			if peer != self {
+				t.table.Add(peer, class, conns[peer][class])
+			}
+		}
 	}
-	return c, nil
+	t.waiter.install(t.table)
+	return nil
+}
+
+// opening names the peer of a connection that could not be opened, by its rank in this group.
+func (t *Transport) opening(peer int, class transport.Class, err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return net.ErrClosed
+	}
+	var known *transport.PeerError // the mesh knows ranks of the world
+	if errors.As(err, &known) {
+		err = known.Err
+	} else {
+		err = fmt.Errorf("%v connection: %w", class, err)
+	}
+	return &transport.PeerError{Rank: peer, Addr: t.Addr(peer), Err: err}
 }

@@ -10,10 +10,7 @@ package tcp
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +26,9 @@ type Transport struct {
 	checksum bool
 	table    *link.Table
 	waiter   *waiter // of the table's engine
+
+	life context.Context // ended, with net.ErrClosed, by Close
+	end  context.CancelCauseFunc
 
 	mu       sync.Mutex
 	closed   bool         // guarded by mu, like the next two
@@ -51,7 +51,7 @@ func Connect(ctx context.Context, cfg Config) (*Transport, error) {
 		for i := range ranks {
 			ranks[i] = i
 		}
-		t, err = open(ctx, &Transport{mesh: m, ranks: ranks, checksum: cfg.Checksum})
+		t, err = open(ctx, &Transport{mesh: m, ranks: ranks, checksum: cfg.Checksum}, nil)
 		return err
 	})
 	if err != nil && t != nil {
@@ -90,6 +90,7 @@ func (t *Transport) Close() error {
 	children := t.children
 	t.children = nil
 	t.mu.Unlock()
+	t.end(net.ErrClosed)
 	var wg sync.WaitGroup
 	for _, c := range children {
 		wg.Go(func() { c.Close() })
@@ -102,127 +103,4 @@ func (t *Transport) Close() error {
 		t.mesh.forget(t.id)
 	}
 	return nil
-}
-
-// Subset opens the connections of a sub-group through the same mesh and returns when this rank has them all.
-func (t *Transport) Subset(ctx context.Context, id uint64, ranks []int) (transport.Transport, error) {
-	if err := link.CheckSubset(t.Rank(), t.Size(), id, ranks); err != nil {
-		return nil, fmt.Errorf("tcp: %w", err)
-	}
-	world := make([]int, len(ranks))
-	for i, r := range ranks {
-		world[i] = t.ranks[r]
-	}
-	child, err := open(ctx, &Transport{mesh: t.mesh, id: id, ranks: world, checksum: t.checksum})
-	if err != nil {
-		t.mesh.forget(id)
-		return nil, fmt.Errorf("tcp: sub-group %#x: %w", id, err)
-	}
-	t.mu.Lock()
-	if !t.closed {
-		t.children = append(t.children, child)
-		t.mu.Unlock()
-		return child, nil
-	}
-	t.mu.Unlock()
-	child.Close()
-	return nil, net.ErrClosed
-}
-
-var eager = []transport.Class{transport.Collective, transport.Control}
-
-// open opens the connections that a group has from the start, all at once: the higher rank of a pair dials.
-func open(ctx context.Context, t *Transport) (*Transport, error) {
-	self := slices.Index(t.ranks, t.mesh.rank)
-	t.left = make([]time.Time, len(t.ranks))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	conns := make([][transport.Control + 1]link.Conn, len(t.ranks))
-	var wg sync.WaitGroup
-	for peer := range t.ranks {
-		for _, class := range eager {
-			if peer == self {
-				continue
-			}
-			wg.Go(func() {
-				conn, err := t.connect(ctx, peer, class)
-				if err != nil {
-					cancel(err)
-					return
-				}
-				conns[peer][class] = conn
-			})
-		}
-	}
-	wg.Wait()
-	err := context.Cause(ctx)
-	if err == nil {
-		err = t.build(self, conns)
-	}
-	if err != nil {
-		for _, c := range conns {
-			for _, class := range eager {
-				if c[class] != nil {
-					c[class].Close()
-				}
-			}
-		}
-		return nil, err
-	}
-	return t, nil
-}
-
-// connect opens a connection that serves both directions.
-func (t *Transport) connect(ctx context.Context, peer int, class transport.Class) (link.Conn, error) {
-	with := t.mesh.await
-	if t.mesh.rank > t.ranks[peer] {
-		with = t.mesh.dial
-	}
-	conn, err := with(ctx, t.ranks[peer], class, t.id)
-	if err == nil && class == transport.Collective {
-		return collectiveConn(conn)
-	}
-	if err != nil {
-		return nil, t.opening(peer, class, err)
-	}
-	return streamConn(conn)
-}
-
-// build puts the connections to use.
-func (t *Transport) build(self int, conns [][transport.Control + 1]link.Conn) error {
-	peers := make([]link.Endpoint, len(t.ranks))
-	collective := make([]link.Conn, len(t.ranks))
-	for i, r := range t.ranks {
-		peers[i] = link.Endpoint{Rank: i, Addr: t.mesh.addr(r), Local: t.mesh.sameHost(r)}
-		collective[i] = conns[i][transport.Collective]
-	}
-	var err error
-	if t.waiter, err = newWaiter(collective); err != nil {
-		return err
-	}
-	t.table = link.NewTable(link.Config{
-		Rank: self, Size: len(t.ranks), Peers: peers, Checksum: t.checksum, Open: t.openLater,
-		Release: func(conns []link.Conn) {
-			t.waiter.close()
-			release(conns)
-		},
-	})
-	for peer := range conns {
-		for _, class := range eager {
-			if peer != self {
-				t.table.Add(peer, class, conns[peer][class])
-			}
-		}
-	}
-	t.waiter.install(t.table)
-	return nil
-}
-
-// opening names the peer of a connection that could not be opened.
-func (t *Transport) opening(peer int, class transport.Class, err error) error {
-	var known *transport.PeerError
-	if errors.As(err, &known) || errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return &transport.PeerError{Rank: peer, Addr: t.mesh.addr(t.ranks[peer]), Err: fmt.Errorf("opening the %v connection: %w", class, err)}
 }

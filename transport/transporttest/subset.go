@@ -20,6 +20,7 @@ func (s *suite) subset(t *testing.T) {
 	t.Run("Arguments", s.subsetArguments)
 	t.Run("Close", s.subsetClose)
 	t.Run("Independent", s.subsetIndependent)
+	t.Run("WithoutPeer", s.subsetWithoutPeer)
 }
 
 // subsets makes a sub-group on all its members, which are ranks of ts.
@@ -141,5 +142,36 @@ func (s *suite) subsetIndependent(t *testing.T) {
 		if err := errors.Join(a[1].Recv(ctx, 0, tagOf(c, 1), got), <-sends[i], firstDifference(got, payload)); err != nil {
 			t.Errorf("%v: %v", c, err)
 		}
+	}
+}
+
+// subsetWithoutPeer: where a member closes its transport in place of calling Subset, the others get an error that names it,
+// from Subset or from the first call that needs it; and those who close while they wait for it do not wait any longer.
+func (s *suite) subsetWithoutPeer(t *testing.T) {
+	ctx, ts := s.world(t, 4)
+	use := func(rank, absent int, id uint64) error {
+		child, err := ts[rank].(transport.Subsetter).Subset(ctx, id, []int{absent, rank})
+		if err != nil {
+			return err
+		}
+		defer child.Close()
+		err = child.Recv(ctx, 0, tagOf(transport.Collective, 1), nil)
+		var peer *transport.PeerError
+		if errors.As(err, &peer) && peer.Rank == 0 {
+			peer.Rank = absent
+		}
+		return err
+	}
+	low, high := start(func() error { return use(0, 2, 1) }), start(func() error { return use(3, 2, 2) })
+	closing := start(func() error { return use(1, 0, 3) })
+	closeInTime(t, ts[2])
+	closeInTime(t, ts[1])
+	for _, c := range []<-chan error{low, high} {
+		if err := ends(<-c, false, 2); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := ends(<-closing, true, 0); err != nil {
+		t.Error(err)
 	}
 }
