@@ -106,10 +106,21 @@ func (c *coordinator) check(ctx context.Context, h *hello, conn net.Conn) *rejec
 	}
 	select {
 	case <-c.done:
-		return refuse("this run has begun already, all its %d ranks had come", c.roster.size)
+		return refuse("%s", c.over(h))
 	default:
 		return nil
 	}
+}
+
+// over tells a rank that comes after the verdict why it is not wanted. The roster does not change any more.
+func (c *coordinator) over(h *hello) string {
+	switch {
+	case c.failure != nil:
+		return "the start of this run has failed: " + c.failure.text
+	case int64(h.from) < int64(c.roster.size):
+		return fmt.Sprintf("this run has begun already: rank %d is at %s", h.from, c.roster.members[h.from].addr)
+	}
+	return fmt.Sprintf("this run has begun already, with %d ranks", c.roster.size)
 }
 
 func (c *coordinator) skew(h *hello, e *versionError, from string) {
@@ -119,10 +130,13 @@ func (c *coordinator) skew(h *hello, e *versionError, from string) {
 	}
 }
 
-func (c *coordinator) tell(e event) {
+// tell hands run an event; it returns false when the verdict has been sent already.
+func (c *coordinator) tell(e event) bool {
 	select {
 	case c.events <- e:
+		return true
 	case <-c.done:
+		return false
 	}
 }
 
@@ -143,7 +157,12 @@ func (c *coordinator) take(conn net.Conn, h *hello, settled func()) error {
 		member: &member{rank: int(h.from), size: int(h.size), addr: cmp.Or(reg.info.tcp, peerName(conn)), reg: *reg},
 		out:    make(chan []byte, 8),
 	}
-	c.tell(event{from: from, came: true})
+	if !c.tell(event{from: from, came: true}) {
+		conn.SetDeadline(time.Now().Add(verdictPatience))
+		conn.Write(message(kindVerdict, failed(nil, "%s", c.over(h)).payload()))
+		hangUp(conn, verdictPatience)
+		return nil
+	}
 	for {
 		var o *outcome
 		p, err := expect(conn, kindResult)
@@ -270,6 +289,9 @@ func (c *coordinator) broadcast(m []byte) {
 
 // finish hands everybody the verdict and waits, to a bound, until they have it.
 func (c *coordinator) finish(o *outcome) *outcome {
+	if o.code != outcomeFine {
+		c.failure = o
+	}
 	close(c.done)
 	m := message(kindVerdict, o.payload())
 	for to := range c.conns {

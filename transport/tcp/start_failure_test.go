@@ -19,11 +19,18 @@ func TestDuplicateRank(t *testing.T) {
 	for name, claims := range map[string][]int{"all others there": {0, 1, 1, 2}, "one still missing": {0, 1, 1}} {
 		t.Run(name, func(t *testing.T) {
 			cfgs := world(t, 3)
-			var started []Config
-			for _, r := range claims {
-				started = append(started, cfgs[r])
+			errs := make([]error, len(claims))
+			var wg sync.WaitGroup
+			for i, r := range claims {
+				wg.Go(func() {
+					// Nobody is done before the second claim is in.
+					_, errs[i] = join(t.Context(), cfgs[r], func(ctx context.Context, m *mesh) error {
+						<-ctx.Done()
+						return context.Cause(ctx)
+					})
+				})
 			}
-			_, errs := startAll(t, started)
+			wg.Wait()
 			wantAll(t, errs, "rank 1 is claimed twice: by 127.0.0.1:", " and by 127.0.0.1:", "join at "+cfgs[1].Coordinator)
 			for _, err := range errs {
 				if e := new(JoinError); errors.As(err, &e) && !slices.Equal(e.Ranks, []int{1}) {
@@ -31,6 +38,35 @@ func TestDuplicateRank(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAfterTheVerdict registers with a coordinator that has just finished: nobody may be left without an answer.
+func TestAfterTheVerdict(t *testing.T) {
+	t.Parallel()
+	for _, failure := range []*outcome{nil, failed(nil, "no luck")} {
+		c := newCoordinator(1, "", "here:1", "the coordinator")
+		c.roster.admit(&member{rank: 0, size: 1, addr: "there:2"})
+		verdict, want := &outcome{}, "this run has begun already: rank 0 is at there:2"
+		if failure != nil {
+			verdict, want = failure, "the start of this run has failed: no luck"
+		}
+		c.finish(verdict)
+		h := &hello{from: 0, size: 1}
+		if r := c.check(t.Context(), h, nil); r == nil || r.text != want {
+			t.Errorf("refusal %v, want %q", r, want)
+		}
+		near, far := net.Pipe()
+		go c.take(far, h, func() {}) // it was let in a moment before
+		near.Write(message(kindRegister, (&registration{}).payload()))
+		p, err := expect(near, kindVerdict)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o, err := decodeOutcome(p); err != nil || o.code != outcomeFailed || o.text != want {
+			t.Errorf("verdict %+v, %v", o, err)
+		}
+		near.Close()
 	}
 }
 
