@@ -30,7 +30,6 @@ type Executor struct {
 
 	plan   plan
 	layout layout
-	piece  Call // the piece of the call that is under way
 }
 
 // NewExecutor returns an executor for one group of a transport. If t is no transport.Exchanger, every step runs over Send
@@ -59,7 +58,7 @@ func (x *Executor) Run(ctx context.Context, seq uint64, c *Call) error {
 	}
 	a, _ := choose(c, p.size, x.options.Algorithm, x.options.Table)
 	tag := x.Tag(c, seq)
-	defer x.forget()
+	defer x.layout.forget()
 	n := x.length(c)
 	step := x.pieceLength(c, a, n)
 	for lo := 0; ; lo += step {
@@ -77,11 +76,6 @@ func (x *Executor) Run(ctx context.Context, seq uint64, c *Call) error {
 func (x *Executor) Tag(c *Call, seq uint64) transport.Tag {
 	a, _ := choose(c, x.plan.size, x.options.Algorithm, x.options.Table)
 	return Tag(c, x.group, seq, a)
-}
-
-func (x *Executor) forget() {
-	x.layout.forget()
-	x.piece = Call{}
 }
 
 // length is what pieces are counted in: elements of the whole, for a reduce-scatter of the largest part.

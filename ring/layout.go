@@ -20,7 +20,7 @@ type layout struct {
 	accumulates []accumulateSink
 	folds       []foldSink
 	folder      folder
-	ringWin     window // of the last combining move; the moves of one peer come one after the other
+	win         window // of the last combining move; the moves of one peer come one after the other
 }
 
 // These keep what is being reduced in a second-level cache.
@@ -53,7 +53,7 @@ func (l *layout) build(p *plan, c *Call, src dtype.Buffer) {
 
 // reserve makes room for n sinks of each kind, so that they do not move while steps point to them.
 func (l *layout) reserve(n int) {
-	l.steps, l.ringWin = l.steps[:0], window{}
+	l.steps, l.win = l.steps[:0], window{}
 	l.stores, l.combines, l.accumulates, l.folds = l.stores[:0], l.combines[:0], l.accumulates[:0], l.folds[:0]
 	if cap(l.steps) < n {
 		l.steps = make([]transport.Step, 0, n)
@@ -133,10 +133,10 @@ func (l *layout) combineSink(p *plan, m *move) transport.Sink {
 		}
 	}
 	if sameMemory(s.dst, s.own) {
-		if n := min(s.dst.Count(), l.pieceCount(s.dst.Type())); l.ringWin.Count() < n {
-			l.ringWin = window{l.take(s.dst.Type(), n)}
+		if n := min(s.dst.Count(), l.pieceCount(s.dst.Type())); l.win.Count() < n {
+			l.win = window{l.take(s.dst.Type(), n)}
 		}
-		s.win = l.ringWin
+		s.win = l.win
 	} else {
 		s.landing = l.piece
 	}

@@ -124,25 +124,36 @@ func exactnessOf(a Algorithm) exactness {
 	return exact
 }
 
-// checkElement compares one result with the operands of all ranks.
-func checkElement(t dtype.Type, op dtype.ReduceOp, how exactness, got any, xs []any) error {
-	if !t.Float() {
-		ints := make([]int64, len(xs))
-		for i, x := range xs {
-			ints[i] = toInt(x)
+// checkInts compares results with the operands of all ranks, one after the other; srcs are by rank.
+func checkInts(t dtype.Type, op dtype.ReduceOp, got []int64, srcs [][]int64) error {
+	xs := make([]int64, len(srcs))
+	for i, g := range got {
+		for rank := range srcs {
+			xs[rank] = srcs[rank][i]
 		}
-		want := wrap(t, foldInts(op, ints))
-		if toInt(got) != want {
-			return fmt.Errorf("%v, want %v = %v of %v", got, want, op, xs)
+		if want := wrap(t, foldInts(op, xs)); g != want {
+			return fmt.Errorf("element %d: %v, want %v = %v of %v", i, g, want, op, xs)
 		}
-		return nil
 	}
-	floats := make([]float64, len(xs))
-	for i, x := range xs {
-		floats[i] = toFloat(x)
+	return nil
+}
+
+func checkFloats(t dtype.Type, op dtype.ReduceOp, how exactness, got []float64, srcs [][]float64) error {
+	xs := make([]float64, len(srcs))
+	for i, g := range got {
+		for rank := range srcs {
+			xs[rank] = srcs[rank][i]
+		}
+		if err := checkFloat(t, op, how, g, xs); err != nil {
+			return fmt.Errorf("element %d: %w", i, err)
+		}
 	}
-	result, spread := foldFloats(op, floats)
-	f, g := formats[t], toFloat(got)
+	return nil
+}
+
+func checkFloat(t dtype.Type, op dtype.ReduceOp, how exactness, got float64, xs []float64) error {
+	result, spread := foldFloats(op, xs)
+	f := formats[t]
 	// The fold itself may be as far from the truth as any other order of float64 operations.
 	slack := 2 * float64(len(xs)) * formats[dtype.F64].unit() * spread
 	switch how {
@@ -155,15 +166,15 @@ func checkElement(t dtype.Type, op dtype.ReduceOp, how exactness, got any, xs []
 	lo, hi := f.round(result-slack), f.round(result+slack)
 	switch {
 	case math.IsNaN(result):
-		if !math.IsNaN(g) {
-			return fmt.Errorf("%v, want NaN = %v of %v", g, op, floats)
+		if !math.IsNaN(got) {
+			return fmt.Errorf("%v, want NaN = %v of %v", got, op, xs)
 		}
 	case math.IsInf(result, 0):
-		if g != result {
-			return fmt.Errorf("%v, want %v = %v of %v", g, result, op, floats)
+		if got != result {
+			return fmt.Errorf("%v, want %v = %v of %v", got, result, op, xs)
 		}
-	case g < lo || g > hi || math.IsNaN(g) || g == 0 && lo == 0 && hi == 0 && math.Signbit(g) != math.Signbit(f.round(result)):
-		return fmt.Errorf("%v, want %v to %v = %v of %v", g, lo, hi, op, floats)
+	case !(lo <= got && got <= hi), got == 0 && lo == 0 && hi == 0 && math.Signbit(got) != math.Signbit(result):
+		return fmt.Errorf("%v, want %v to %v = %v of %v", got, lo, hi, op, xs)
 	}
 	return nil
 }
@@ -180,57 +191,40 @@ func wrap(t dtype.Type, x int64) int64 {
 	return x
 }
 
-func toInt(x any) int64 {
-	switch x := x.(type) {
-	case int8:
-		return int64(x)
-	case uint8:
-		return int64(x)
-	case int32:
-		return int64(x)
+func ints(b dtype.Buffer) []int64 {
+	switch b.Type() {
+	case dtype.I8:
+		return each(b, func(x int8) int64 { return int64(x) })
+	case dtype.U8:
+		return each(b, func(x uint8) int64 { return int64(x) })
+	case dtype.I32:
+		return each(b, func(x int32) int64 { return int64(x) })
 	}
-	return x.(int64)
+	return each(b, func(x int64) int64 { return x })
 }
 
-func toFloat(x any) float64 {
-	switch x := x.(type) {
-	case dtype.Float16:
-		return float64(x.Float32())
-	case dtype.BFloat16:
-		return float64(x.Float32())
-	case float32:
-		return float64(x)
-	}
-	return x.(float64)
-}
-
-// element reads element i of a buffer.
-func element(b dtype.Buffer, i int) any {
+func floats(b dtype.Buffer) []float64 {
 	switch b.Type() {
 	case dtype.F16:
-		return at[dtype.Float16](b, i)
+		return each(b, func(x dtype.Float16) float64 { return float64(x.Float32()) })
 	case dtype.BF16:
-		return at[dtype.BFloat16](b, i)
+		return each(b, func(x dtype.BFloat16) float64 { return float64(x.Float32()) })
 	case dtype.F32:
-		return at[float32](b, i)
-	case dtype.F64:
-		return at[float64](b, i)
-	case dtype.I8:
-		return at[int8](b, i)
-	case dtype.U8:
-		return at[uint8](b, i)
-	case dtype.I32:
-		return at[int32](b, i)
+		return each(b, func(x float32) float64 { return float64(x) })
 	}
-	return at[int64](b, i)
+	return each(b, func(x float64) float64 { return x })
 }
 
-func at[T dtype.Element](b dtype.Buffer, i int) T {
+func each[T dtype.Element, U any](b dtype.Buffer, f func(T) U) []U {
 	s, err := dtype.View[T](b)
 	if err != nil {
 		panic(err)
 	}
-	return s[i]
+	u := make([]U, len(s))
+	for i, x := range s {
+		u[i] = f(x)
+	}
+	return u
 }
 
 // newBuffer makes a buffer of its own memory, filled with a byte that tells whether it was written.
@@ -247,25 +241,32 @@ func newBuffer(t dtype.Type, count int) dtype.Buffer {
 }
 
 // fill sets b to the input of a rank: numbers of both signs and different sizes whose sums and products stay in range,
-// and, for Min and Max and where special is set, some NaNs, infinities and zeros.
+// and, where special is set, some NaNs, infinities and zeros.
 func fill(b dtype.Buffer, rank int, op dtype.ReduceOp, special bool) {
-	for i := range b.Count() {
-		h := uint64(rank+1)*0x9e3779b97f4a7c15 ^ uint64(i+1)*0xd6e8feb86659fd93
-		h ^= h >> 32
-		h *= 0xd6e8feb86659fd93
-		h ^= h >> 29
-		put(b, i, h, op, special)
-	}
-}
-
-func put(b dtype.Buffer, i int, h uint64, op dtype.ReduceOp, special bool) {
 	if !b.Type().Float() {
-		raw := b.Slice(i, i+1).HostBytes()
-		for k := range raw {
-			raw[k] = byte(h >> (8 * k))
+		raw := b.HostBytes()
+		for i := range raw {
+			raw[i] = byte(noise(rank, i))
 		}
 		return
 	}
+	xs := make([]float64, b.Count())
+	for i := range xs {
+		xs[i] = number(noise(rank, i), op, special)
+	}
+	if err := dtype.Convert(b, dtype.Of(xs)); err != nil {
+		panic(err)
+	}
+}
+
+func noise(rank, i int) uint64 {
+	h := uint64(rank+1)*0x9e3779b97f4a7c15 ^ uint64(i+1)*0xd6e8feb86659fd93
+	h ^= h >> 32
+	h *= 0xd6e8feb86659fd93
+	return h ^ h>>29
+}
+
+func number(h uint64, op dtype.ReduceOp, special bool) float64 {
 	x := 1 + float64(h>>12&0xfffff)/(1<<20) // 1 to 2
 	if op == dtype.Prod {
 		x = x/2 + 0.25
@@ -278,16 +279,14 @@ func put(b dtype.Buffer, i int, h uint64, op dtype.ReduceOp, special bool) {
 	if special {
 		switch h >> 50 % 23 {
 		case 0:
-			x = math.NaN()
+			return math.NaN()
 		case 1:
-			x = math.Inf(1)
+			return math.Inf(1)
 		case 2:
-			x = math.Copysign(0, -1)
+			return math.Copysign(0, -1)
 		case 3:
-			x = 0
+			return 0
 		}
 	}
-	if err := dtype.Convert(b.Slice(i, i+1), dtype.Of([]float64{x})); err != nil {
-		panic(err)
-	}
+	return x
 }

@@ -43,12 +43,18 @@ func (r reduction) part(rank, size int) chunk {
 	return chunk{0, r.count}
 }
 
+// input is what a rank gives.
+func (r reduction) input(rank int) dtype.Buffer {
+	b := newBuffer(r.t, r.count)
+	fill(b, rank, r.reduce, r.special)
+	return b
+}
+
 // call runs the reduction on one rank and returns its result. It fails if Src was written, or anything but the result.
 func (r reduction) call(ctx context.Context, x *Executor, seq uint64) (dtype.Buffer, error) {
 	rank, size := x.plan.rank, x.plan.size
 	part := r.part(rank, size)
-	src := newBuffer(r.t, r.count)
-	fill(src, rank, r.reduce, r.special)
+	src := r.input(rank)
 	before := bytes.Clone(src.HostBytes())
 	dst := newBuffer(r.t, part.count())
 	if r.op == OpReduce {
@@ -83,30 +89,44 @@ func (r reduction) check(how exactness, got []dtype.Buffer) error {
 	if n == 1 {
 		how = exact
 	}
-	srcs := make([]dtype.Buffer, n)
-	for rank := range srcs {
-		srcs[rank] = newBuffer(r.t, r.count)
-		fill(srcs[rank], rank, r.reduce, r.special)
-	}
-	xs := make([]any, n)
+	var intSrcs [][]int64
+	var floatSrcs [][]float64
 	for rank := range n {
-		part := r.part(rank, n)
+		if in := r.input(rank); r.t.Float() {
+			floatSrcs = append(floatSrcs, floats(in))
+		} else {
+			intSrcs = append(intSrcs, ints(in))
+		}
+	}
+	for rank := range n {
 		if r.op == OpAllReduce && rank > 0 {
 			if !bytes.Equal(got[0].HostBytes(), got[rank].HostBytes()) {
 				return fmt.Errorf("%v: ranks 0 and %d have different bits", r, rank)
 			}
 			continue
 		}
-		for i := range part.count() {
-			for k := range xs {
-				xs[k] = element(srcs[k], part.lo+i)
-			}
-			if err := checkElement(r.t, r.reduce, how, element(got[rank], i), xs); err != nil {
-				return fmt.Errorf("%v: rank %d element %d: %w", r, rank, i, err)
-			}
+		part := r.part(rank, n)
+		result := got[rank].Slice(0, part.count())
+		var err error
+		if r.t.Float() {
+			err = checkFloats(r.t, r.reduce, how, floats(result), cut(floatSrcs, part))
+		} else {
+			err = checkInts(r.t, r.reduce, ints(result), cut(intSrcs, part))
+		}
+		if err != nil {
+			return fmt.Errorf("%v: rank %d: %w", r, rank, err)
 		}
 	}
 	return nil
+}
+
+// cut leaves of each slice what lies in c.
+func cut[T any](s [][]T, c chunk) [][]T {
+	t := make([][]T, len(s))
+	for i := range s {
+		t[i] = s[i][c.lo:c.hi]
+	}
+	return t
 }
 
 // runScript runs all calls in one world and checks each.
