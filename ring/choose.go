@@ -27,8 +27,9 @@ var DefaultTable = Table{
 	// 2 ranks: 4 B to 16 KiB in 5 to 10 us, one step instead of two; at 64 KiB direct, which overlaps reducing with both
 	// directions, takes 24 us and one-shot moves twice its bytes.
 	OneShotBytes: 16 << 10, OneShotRanks: 2,
-	// 4 ranks: at 1 KiB doubling 36-52 us, one-shot 75, ring 153-196; at 16 KiB 92-101, 166-210, 274.
-	DoublingBytes: 16 << 10,
+	// 4 ranks: at 1 KiB doubling 36-52 us, one-shot 75, ring 153-196; at 16 KiB of f32, 32 KiB of accumulators, on a busy host
+	// 270-330 us, direct 390-530; at twice that they are equal, then direct is faster; in f16 they meet at 16 KiB.
+	DoublingBytes: 32 << 10,
 	// 4 ranks on one host: direct up to about 1 MiB; 4 hosts with 0.5 ms round trip: direct 1.7 times faster at 64 KiB and
 	// within 6 % at 1 MiB, ring 16 % faster at 16 MiB, where direct suffers from many senders at one receiver.
 	DirectBytes: 1 << 20,

@@ -22,10 +22,10 @@ func TestChoose(t *testing.T) {
 		{OpAllReduce, dtype.F32, dtype.Sum, 4 * k, 2, OneShot},
 		{OpAllReduce, dtype.F32, dtype.Sum, 4*k + 1, 2, Direct},
 		{OpAllReduce, dtype.F32, dtype.Sum, 1 << 28, 2, Direct},
-		{OpAllReduce, dtype.F32, dtype.Sum, 2 * k, 4, Doubling}, // float64 partials
-		{OpAllReduce, dtype.F32, dtype.Sum, 2*k + 1, 4, Direct},
-		{OpAllReduce, dtype.I32, dtype.Sum, 4 * k, 4, Doubling},
-		{OpAllReduce, dtype.I32, dtype.Sum, 4*k + 1, 4, Direct},
+		{OpAllReduce, dtype.F32, dtype.Sum, 4 * k, 4, Doubling}, // float64 partials
+		{OpAllReduce, dtype.F32, dtype.Sum, 4*k + 1, 4, Direct},
+		{OpAllReduce, dtype.I32, dtype.Sum, 8 * k, 4, Doubling},
+		{OpAllReduce, dtype.I32, dtype.Sum, 8*k + 1, 4, Direct},
 		{OpAllReduce, dtype.F32, dtype.Sum, 256 * k, 4, Direct},
 		{OpAllReduce, dtype.F32, dtype.Sum, 256*k + 1, 4, Ring},
 		{OpAllReduce, dtype.F16, dtype.Sum, 1 << 28, 4, Direct},
