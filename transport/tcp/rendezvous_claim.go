@@ -153,6 +153,7 @@ func (s *start) register(ctx context.Context, at netip.AddrPort) (net.Conn, erro
 	}
 	h := &hello{purpose: purposeRegister, from: uint32(s.Rank), to: nobody, size: uint32(s.Size), runID: s.RunID}
 	err = introduce(ctx, conn, h, func(r role) error {
+		s.apart = r == roleApart
 		if s.Rank == 0 && r != roleApart {
 			return errTaken
 		}

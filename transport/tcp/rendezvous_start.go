@@ -19,6 +19,7 @@ type start struct {
 	coordinator *coordinator  // on rank 0, unless a coordinator is apart
 	verdict     chan struct{} // closed when our own coordinator has handed out its verdict; nil without one
 	conn        net.Conn      // to the coordinator
+	apart       bool          // the coordinator is not rank 0
 	inbox       chan letter
 	missing     []int // as last heard
 	began       time.Time
@@ -267,8 +268,13 @@ func (s *start) exchange(mine *outcome) *outcome {
 
 // gone is the end of the connection to the coordinator before its verdict.
 func (s *start) gone(err error) error {
-	return &JoinError{Coordinator: s.Coordinator, Ranks: nil, Err: err,
-		Reason: fmt.Sprintf("lost the coordinator before the start was complete: %v", err)}
+	e := &JoinError{Coordinator: s.Coordinator, Err: err}
+	who := "the coordinator"
+	if !s.apart {
+		who, e.Ranks = "rank 0, the coordinator,", []int{0}
+	}
+	e.Reason = fmt.Sprintf("%s was lost before all were connected: %v", who, err)
+	return e
 }
 
 // leave ends the connection to the coordinator, and our own coordinator once it has told everybody.
