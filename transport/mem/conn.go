@@ -14,10 +14,18 @@ type conn struct {
 func (c *conn) Read(b []byte) (int, error)  { return c.in.blockingRead(b) }
 func (c *conn) Write(b []byte) (int, error) { return c.out.blockingWrite(b) }
 
-func (c *conn) TryRead(b []byte) (int, error) {
+func (c *conn) TryRead(head, body []byte) (int, error) {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
-	return c.in.read(b)
+	n, err := c.in.read(head)
+	if n < len(head) || err != nil {
+		return n, err
+	}
+	m, err := c.in.read(body)
+	if n > 0 {
+		err = nil // the next read meets it again
+	}
+	return n + m, err
 }
 
 func (c *conn) TryWrite(head, body []byte) (int, error) {

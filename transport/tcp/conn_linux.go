@@ -19,11 +19,9 @@ import (
 // A fdConn is a socket that has been taken out of Go's poller, for the reason that sleeper gives. The engine uses it
 // without blocking; Read and Write, for a collective that is run over plain Send and Recv, wait with sleepers of their own.
 type fdConn struct {
-	fd            int
-	reads, writes side
-
-	msg unix.Msghdr // of TryWrite; here, because on the stack they would be moved to the heap each time
-	iov [2]unix.Iovec
+	fd               int
+	reading, writing vector
+	reads, writes    side
 }
 
 var _ link.Nonblocking = (*fdConn)(nil)
@@ -50,64 +48,73 @@ func collectiveConn(conn net.Conn) (link.Conn, error) {
 	return c, nil
 }
 
-// TryRead reads what is there: 0, nil if nothing is.
-func (c *fdConn) TryRead(p []byte) (int, error) {
-	if len(p) == 0 {
+// TryRead reads what is there into head and then body, with one call: 0, nil if nothing is.
+func (c *fdConn) TryRead(head, body []byte) (int, error) {
+	if !c.reading.set(head, body) {
 		return 0, nil
 	}
-	for {
-		n, _, e := unix.Syscall6(unix.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)),
-			unix.MSG_DONTWAIT, 0, 0)
-		switch {
-		case e == unix.EINTR:
-		case e == unix.EAGAIN:
-			return 0, nil
-		case e != 0:
-			return 0, e
-		case n == 0:
-			return 0, io.EOF
-		default:
-			return int(n), nil
-		}
+	defer c.reading.forget()
+	n, err := c.reading.call(unix.SYS_RECVMSG, c.fd, unix.MSG_DONTWAIT)
+	if n == 0 && err == nil {
+		return 0, io.EOF
 	}
+	return max(n, 0), err
 }
 
 // TryWrite writes head and body with one call, as far as there is room: 0, nil if there is none.
 func (c *fdConn) TryWrite(head, body []byte) (int, error) {
+	if !c.writing.set(head, body) {
+		return 0, nil
+	}
+	defer c.writing.forget()
+	n, err := c.writing.call(unix.SYS_SENDMSG, c.fd, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	return max(n, 0), err
+}
+
+// A vector is the argument of recvmsg and sendmsg. It belongs to the connection, because one on the stack would be moved
+// to the heap with each call.
+type vector struct {
+	hdr unix.Msghdr
+	iov [2]unix.Iovec
+}
+
+// set points the vector to the parts that are not empty, and reports whether there are any.
+func (v *vector) set(head, body []byte) bool {
 	n := 0
 	for _, b := range [2][]byte{head, body} {
 		if len(b) > 0 {
-			c.iov[n].Base = &b[0]
-			c.iov[n].SetLen(len(b))
+			v.iov[n].Base = &b[0]
+			v.iov[n].SetLen(len(b))
 			n++
 		}
 	}
-	if n == 0 {
-		return 0, nil
-	}
-	c.msg.Iov = &c.iov[0]
-	c.msg.SetIovlen(n)
-	defer c.forgetBuffers()
+	v.hdr.Iov = &v.iov[0]
+	v.hdr.SetIovlen(n)
+	return n > 0
+}
+
+func (v *vector) forget() { v.iov[0].Base, v.iov[1].Base = nil, nil }
+
+// call returns -1, nil when the call would block.
+func (v *vector) call(trap uintptr, fd, flags int) (int, error) {
 	for {
-		n, _, e := unix.Syscall(unix.SYS_SENDMSG, uintptr(c.fd), uintptr(unsafe.Pointer(&c.msg)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		n, _, e := unix.Syscall(trap, uintptr(fd), uintptr(unsafe.Pointer(&v.hdr)), uintptr(flags))
 		switch e {
 		case 0:
 			return int(n), nil
 		case unix.EINTR:
 		case unix.EAGAIN:
-			return 0, nil
+			return -1, nil
 		default:
 			return 0, e
 		}
 	}
 }
 
-func (c *fdConn) forgetBuffers() { c.iov[0].Base, c.iov[1].Base = nil, nil }
-
 // Read implements io.Reader, ended by the read deadline.
 func (c *fdConn) Read(p []byte) (int, error) {
 	for {
-		if n, err := c.TryRead(p); n > 0 || err != nil || len(p) == 0 {
+		if n, err := c.TryRead(p, nil); n > 0 || err != nil || len(p) == 0 {
 			return n, err
 		}
 		if err := c.reads.wait(c.fd, unix.EPOLLIN); err != nil {

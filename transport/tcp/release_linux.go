@@ -30,7 +30,7 @@ func settledFD(fd int) bool {
 	c := fdConn{fd: fd}
 	scratch := make([]byte, 64<<10)
 	for range drainBound / len(scratch) {
-		n, err := c.TryRead(scratch)
+		n, err := c.TryRead(scratch, nil)
 		if err != nil && err != io.EOF {
 			return true // the peer has reset the connection
 		}

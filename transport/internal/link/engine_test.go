@@ -20,14 +20,17 @@ type scripted struct {
 	end    error    // nil: would block for ever
 	room   int      // bytes that can be written; less than 0: any number
 	writes []int    // sizes
+	reads  int
 	out    bytes.Buffer
 }
 
-func (c *scripted) TryRead(p []byte) (int, error) {
+func (c *scripted) TryRead(head, body []byte) (int, error) {
 	if len(c.come) == 0 {
 		return 0, c.end
 	}
-	n := copy(p, c.come[0])
+	n := copy(head, c.come[0])
+	n += copy(body, c.come[0][n:])
+	c.reads++
 	if c.come[0] = c.come[0][n:]; len(c.come[0]) == 0 {
 		c.come = c.come[1:]
 	}
@@ -291,5 +294,28 @@ func TestTornFrames(t *testing.T) {
 	out = newTestEngine(w, true, slow)
 	if err := out.Exchange(t.Context(), collective, []transport.Step{{Peer: 1, Out: payload}, {Peer: 1}}); err != nil || !bytes.Equal(slow.out.Bytes(), whole) {
 		t.Errorf("sent three bytes at a time: %v\n%x, expected\n%x", err, slow.out.Bytes(), whole)
+	}
+}
+
+// A large frame that has arrived costs one read, a small one none of its own.
+func TestReads(t *testing.T) {
+	const large = 300_000
+	payload := bytes.Repeat([]byte("0123456789"), large/10)
+	for _, torn := range []int{0, 10, HeaderSize, HeaderSize + 1} { // where a read ends
+		come := slices.Concat(frame(collective, payload, false), frame(collective, []byte("small"), false), frame(collective, []byte("also"), false))
+		conn := &scripted{come: [][]byte{come}}
+		if torn > 0 {
+			conn.come = [][]byte{come[:torn], come[torn:]}
+		}
+		a, b, c := &sink{b: make([]byte, large)}, &sink{b: make([]byte, 5)}, &sink{b: make([]byte, 4)}
+		e := newTestEngine(&stepWaiter{}, false, conn)
+		err := e.Exchange(t.Context(), collective, []transport.Step{
+			{Peer: 1, In: a, InLen: large}, {Peer: 1, In: b, InLen: 5}, {Peer: 1, In: c, InLen: 4}})
+		if err != nil || !bytes.Equal(a.b, payload) || string(b.b) != "small" || string(c.b) != "also" {
+			t.Fatalf("torn at %d: %v", torn, err)
+		}
+		if torn == 0 && conn.reads != 2 {
+			t.Errorf("%d reads", conn.reads)
+		}
 	}
 }

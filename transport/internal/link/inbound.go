@@ -1,10 +1,6 @@
 package link
 
-import (
-	"hash/crc32"
-
-	"github.com/goccl/goccl/transport"
-)
+import "hash/crc32"
 
 // An inbound is the receiving direction of a flow.
 type inbound struct {
@@ -60,14 +56,13 @@ func (e *Engine) absorb(f *flow) (r result, progress bool, err error) {
 				return moved, true, err
 			}
 		case in.got < st.InLen:
-			if in.window = st.In.Window(); len(in.window) == 0 {
+			if in.window = clip(st.In.Window(), st.InLen-in.got); len(in.window) == 0 {
 				return held, progress, nil
 			}
-			in.window = in.window[:min(int64(len(in.window)), st.InLen-in.got, maxPiece)]
 			if unread == 0 {
 				return blocked, progress, nil
 			}
-			if err := e.advance(f, st.In, s.ahead.take(in.window)); err != nil {
+			if err := e.advance(f, s.ahead.take(in.window)); err != nil {
 				return moved, true, err
 			}
 		case in.checksum && unread < trailerSize:
@@ -82,27 +77,52 @@ func (e *Engine) absorb(f *flow) (r result, progress bool, err error) {
 	return done, progress, nil
 }
 
-// read reads once: into the sink's memory if there is room worth a read of its own, else ahead.
+// read reads once: into the sink's memory where there is room worth it, else ahead.
 func (e *Engine) read(f *flow) (int, error) {
 	in, s := &f.in, f.stream
-	direct := in.begun && len(in.window) >= s.ahead.size
-	into := in.window
-	if !direct {
-		into = s.ahead.space()
+	switch {
+	case in.begun && len(in.window) >= s.ahead.size:
+		n, err := e.tryRead(f, nil, in.window)
+		if n == 0 {
+			return 0, err
+		}
+		return n, e.advance(f, n)
+	case !in.begun && len(s.ahead.unread()) == 0 && e.steps[in.queue[in.at]].InLen >= int64(s.ahead.size):
+		return e.readFrame(f)
 	}
-	n, err := s.raw.TryRead(into)
-	if err != nil {
-		return 0, s.readFault(err, in.begun || len(s.ahead.unread()) > 0)
-	}
-	if !direct {
-		s.ahead.w += n
-		return n, nil
-	}
-	if n == 0 {
-		return 0, nil
-	}
-	return n, e.advance(f, e.steps[in.queue[in.at]].In, n)
+	n, err := e.tryRead(f, s.ahead.space(), nil)
+	s.ahead.w += n
+	return n, err
 }
+
+// readFrame reads the header of a large frame together with its first bytes, which need no copy this way.
+func (e *Engine) readFrame(f *flow) (int, error) {
+	in, s := &f.in, f.stream
+	st := &e.steps[in.queue[in.at]]
+	w := clip(st.In.Window(), st.InLen)
+	n, err := e.tryRead(f, s.ahead.space()[:HeaderSize], w)
+	s.ahead.w += min(n, HeaderSize)
+	if n < HeaderSize || err != nil {
+		return n, err
+	}
+	if err := e.open(in, s, uint64(st.InLen)); err != nil || n == HeaderSize {
+		return n, err
+	}
+	in.window = w
+	return n, e.advance(f, n-HeaderSize)
+}
+
+func (e *Engine) tryRead(f *flow, head, body []byte) (int, error) {
+	s := f.stream
+	n, err := s.raw.TryRead(head, body)
+	if err != nil {
+		return 0, s.readFault(err, f.in.begun || len(s.ahead.unread()) > 0)
+	}
+	return n, nil
+}
+
+// clip limits a window to what is left of the frame and to what one read should take.
+func clip(w []byte, left int64) []byte { return w[:min(int64(len(w)), left, maxPiece)] }
 
 // open takes the header of the frame that is due.
 func (e *Engine) open(in *inbound, s *Stream, length uint64) error {
@@ -114,8 +134,8 @@ func (e *Engine) open(in *inbound, s *Stream, length uint64) error {
 	return s.check(h, e.tag, length)
 }
 
-// advance hands the sink n bytes that lie in the front of its window.
-func (e *Engine) advance(f *flow, sink transport.Sink, n int) error {
+// advance tells the sink of n bytes that lie in the front of its window.
+func (e *Engine) advance(f *flow, n int) error {
 	in := &f.in
 	if in.checksum {
 		in.sum = crc32.Update(in.sum, castagnoli, in.window[:n])
@@ -125,7 +145,7 @@ func (e *Engine) advance(f *flow, sink transport.Sink, n int) error {
 	if f.stream.peer.Local {
 		e.ahead -= n
 	}
-	return sink.Advance(n)
+	return e.steps[in.queue[in.at]].In.Advance(n)
 }
 
 // close ends a frame whose last byte is there.

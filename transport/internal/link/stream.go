@@ -19,8 +19,8 @@ type Conn interface {
 
 // Nonblocking is the other way to use a Conn, which the engine needs. Both methods return 0, nil when they would block.
 type Nonblocking interface {
-	TryRead(p []byte) (int, error)           // io.EOF at the end
-	TryWrite(head, body []byte) (int, error) // head, then body, as one write
+	TryRead(head, body []byte) (int, error)  // fills head, then body, as one read; io.EOF at the end
+	TryWrite(head, body []byte) (int, error) // writes head, then body, as one write
 }
 
 // readAheadSize is how many bytes a receiver takes in at once when it does not know yet what comes, so that a small frame
