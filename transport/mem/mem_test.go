@@ -3,8 +3,11 @@ package mem
 import (
 	"bytes"
 	"context"
+	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/goccl/goccl/transport"
 )
@@ -55,5 +58,44 @@ func TestExchangeForwards(t *testing.T) {
 		for _, tr := range ts {
 			tr.Close()
 		}
+	}
+}
+
+// Whoever waits over pipes is idle in the eyes of testing/synctest, so that an hour passes at once.
+func TestFakeTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ts := NewWorld(2)
+		defer ts[0].Close()
+		defer ts[1].Close()
+		tag := transport.Tag{Class: transport.Collective}
+		steps := []transport.Step{{Peer: 1, Out: make([]byte, 1<<20)}, {Peer: 1, In: &fill{b: make([]byte, 9)}, InLen: 9}}
+		for i, call := range []func(ctx context.Context) error{
+			func(ctx context.Context) error { return ts[0].Recv(ctx, 1, tag, make([]byte, 9)) },
+			func(ctx context.Context) error { return ts[0].(transport.Exchanger).Exchange(ctx, tag, steps) },
+		} {
+			begun := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Hour {
+				t.Errorf("call %d: %v after %v", i, err, time.Since(begun))
+			}
+			cancel()
+		}
+	})
+}
+
+// A world of one has nobody to talk to, and says so.
+func TestSolo(t *testing.T) {
+	s := Solo()
+	if s.Rank() != 0 || s.Size() != 1 {
+		t.Errorf("rank %d of %d", s.Rank(), s.Size())
+	}
+	if err := s.(transport.Exchanger).Exchange(t.Context(), transport.Tag{Class: transport.Collective}, nil); err != nil {
+		t.Error(err)
+	}
+	if err := s.Send(t.Context(), 0, transport.Tag{Class: transport.Collective}, nil); err == nil {
+		t.Error("a Send to itself did not fail")
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
