@@ -30,9 +30,10 @@ var DefaultTable = Table{
 	// 4 ranks: at 1 KiB doubling 36-52 us, one-shot 75, ring 153-196; at 16 KiB of f32, 32 KiB of accumulators, on a busy host
 	// 270-330 us, direct 390-530; at twice that they are equal, then direct is faster; in f16 they meet at 16 KiB.
 	DoublingBytes: 32 << 10,
-	// 4 ranks on one host: direct up to about 1 MiB; 4 hosts with 0.5 ms round trip: direct 1.7 times faster at 64 KiB and
-	// within 6 % at 1 MiB, ring 16 % faster at 16 MiB, where direct suffers from many senders at one receiver.
-	DirectBytes: 1 << 20,
+	// 4 hosts with 0.5 ms round trip: direct 1.7 times faster than the ring at 64 KiB, 6 % slower at 1 MiB. 4 ranks of one host
+	// over TCP: as fast at 64 KiB, at half the speed at 1 MiB, where many senders meet at one receiver; over Unix-domain
+	// sockets the two are equal.
+	DirectBytes: 256 << 10,
 	// 4 hosts, 0.5 ms round trip, 64 KiB: 0.9 ms in two steps against 1.5 ms in three; ring 5 to 20 % ahead at 16 MiB.
 	GatherBytes: 64 << 10,
 	// 4 hosts, 16 MiB: chain 141 ms, everything from the root 420, peers' trees 408; at 64 KiB a tree is no slower.

@@ -59,5 +59,5 @@ func ExampleChoose() {
 	c := ring.Call{Op: ring.OpAllReduce, Dst: b, Src: b, Reduce: dtype.Sum}
 	a, why := ring.Choose(&c, 8, ring.Auto, nil)
 	fmt.Printf("%v: %s\n", a, why)
-	// Output: ring: neighbours only, all links busy at once above 1048576 bytes
+	// Output: ring: neighbours only, all links busy at once above 262144 bytes
 }
