@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -240,5 +241,44 @@ func TestCloseWithDeafPeer(t *testing.T) {
 	}
 	if err := <-done; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("pending Send: %v", err)
+	}
+}
+
+// Sleeping ranks hold no threads.
+func TestSleepersHoldNoThreads(t *testing.T) {
+	const n = 24
+	ts := newWorld(t, n, Config{})
+	threads := func() int {
+		list, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	before := threads()
+	done := make(chan error, n)
+	for _, tr := range ts[1:] {
+		s := newSwap(tr, 0, 1)
+		go func() { done <- s.run(t.Context()) }()
+	}
+	for peer := 1; peer < n; peer++ { // whose bytes are here has nothing left to do but to wait
+		if err := ts[0].Recv(t.Context(), peer, collective, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-time.After(10 * spinTime)
+	if now := threads(); now > before+n/3 {
+		t.Errorf("%d threads before, %d with %d ranks asleep", before, now, n-1)
+	}
+	for _, tr := range ts {
+		go tr.Close()
+	}
+	for range ts[1:] {
+		if err := <-done; err == nil {
+			t.Error("an exchange ended without its bytes")
+		}
+	}
+	for _, tr := range ts {
+		tr.Close()
 	}
 }
