@@ -57,7 +57,7 @@ func (x *Executor) Run(ctx context.Context, seq uint64, c *Call) error {
 		return err
 	}
 	a, _ := choose(c, p.size, x.options.Algorithm, x.options.Table)
-	tag := x.Tag(c, seq)
+	tag := Tag(c, x.group, seq, a)
 	defer x.layout.forget()
 	n := x.length(c)
 	step := x.pieceLength(c, a, n)

@@ -2,44 +2,75 @@ package ring
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/mem"
+	"github.com/goccl/goccl/transport/tcp"
+	"github.com/goccl/goccl/transport/transporttest"
 )
 
 // testTimeout only bounds a test that hangs.
 const testTimeout = 2 * time.Minute
 
-// bare hides the optional interfaces of a transport.
-type bare struct{ transport.Transport }
-
 // A network is how a test's world is connected.
 type network struct {
 	name  string
-	make  func(n int) []transport.Transport
+	make  func(t testing.TB, n int) []transport.Transport
 	small bool // executors take pieces, blocks and scratch of a few elements
 }
 
-func overMem(o mem.Options) func(int) []transport.Transport {
-	return func(n int) []transport.Transport { return mem.NewWorldWith(n, o) }
+func overMem(o mem.Options) func(testing.TB, int) []transport.Transport {
+	return func(_ testing.TB, n int) []transport.Transport { return mem.NewWorldWith(n, o) }
 }
 
-func overBare(n int) []transport.Transport {
-	ts := mem.NewWorld(n)
-	for i := range ts {
-		ts[i] = bare{ts[i]}
+// hiding takes the optional interfaces from the ranks that which picks.
+func hiding(which func(rank int) bool) func(testing.TB, int) []transport.Transport {
+	return func(_ testing.TB, n int) []transport.Transport {
+		ts := mem.NewWorld(n)
+		for i := range ts {
+			if which(i) {
+				ts[i] = transporttest.Plain(ts[i])
+			}
+		}
+		return ts
+	}
+}
+
+func overTCP(t testing.TB, n int) []transport.Transport {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ts, errs := make([]transport.Transport, n), make([]error, n)
+	var wg sync.WaitGroup
+	for r := range n {
+		wg.Go(func() {
+			cfg := tcp.Config{Rank: r, Size: n, Coordinator: ln.Addr().String(), Timeout: testTimeout}
+			if r == 0 {
+				cfg.Listener = ln
+			}
+			ts[r], errs[r] = tcp.Connect(t.Context(), cfg)
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 	return ts
 }
 
 var (
-	roomy   = network{name: "mem", make: mem.NewWorld}
+	roomy   = network{name: "mem", make: overMem(mem.Options{})}
 	cramped = network{name: "jitter", make: overMem(mem.Options{Buffer: 80, Jitter: 1}), small: true}
-	plainly = network{name: "bare", make: overBare, small: true}
+	plainly = network{name: "plain", make: hiding(func(int) bool { return true }), small: true}
+	mixed   = network{name: "mixed", make: hiding(func(rank int) bool { return rank%2 == 1 }), small: true}
+	sockets = network{name: "tcp", make: overTCP}
 )
 
 // executor returns one whose limits are reached by small messages, if the network says so.
@@ -69,7 +100,7 @@ func (w network) errs(t testing.TB, n int, o Options, body func(ctx context.Cont
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), testTimeout, fmt.Errorf("test took longer than %v", testTimeout))
 	defer cancel()
-	ts := w.make(n)
+	ts := w.make(t, n)
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for rank, tr := range ts {

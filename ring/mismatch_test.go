@@ -106,7 +106,7 @@ func TestErrors(t *testing.T) {
 	cause := errors.New("connection reset")
 	shared := &transport.PeerError{Rank: 1, Addr: "host:1", Err: cause}
 	run := func(err error) error {
-		tr := failing{roomy.make(2)[0], err}
+		tr := failing{roomy.make(t, 2)[0], err}
 		defer tr.Close()
 		return NewExecutor(tr, 0, Options{}).Run(t.Context(), 12, &Call{Op: OpBroadcast, Dst: f32s(1)})
 	}

@@ -174,11 +174,11 @@ func movementScript(op Op, n int) []movement {
 func TestMovements(t *testing.T) {
 	for op, algorithms := range movements {
 		for _, a := range algorithms {
-			for _, w := range []network{roomy, cramped, plainly} {
+			for _, w := range []network{roomy, cramped, plainly, mixed, sockets} {
 				t.Run(fmt.Sprintf("%v/%v/%s", op, a, w.name), func(t *testing.T) {
 					t.Parallel()
 					for n := 1; n <= 17; n++ {
-						if w.small && n > 4 && n != 9 || testing.Short() && n > 5 && n != 9 {
+						if w.name != roomy.name && n > 4 && n != 8 || testing.Short() && n > 5 && n != 8 {
 							continue
 						}
 						w.run(t, n, Options{Algorithm: a}, func(ctx context.Context, x *Executor) error {

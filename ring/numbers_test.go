@@ -129,7 +129,7 @@ func TestMeanOfEqual(t *testing.T) {
 
 // TestAlone: in a world of one every operation is a copy, with the network closed.
 func TestAlone(t *testing.T) {
-	tr := roomy.make(1)[0]
+	tr := roomy.make(t, 1)[0]
 	if err := tr.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -212,11 +212,28 @@ func TestReductions(t *testing.T) {
 	}
 }
 
+// TestReductionsOverTCP is the same matrix over sockets.
+func TestReductionsOverTCP(t *testing.T) {
+	for op, algorithms := range reductions {
+		for _, a := range algorithms {
+			t.Run(fmt.Sprintf("%v/%v", op, a), func(t *testing.T) {
+				t.Parallel()
+				for n := 2; n <= 8; n++ {
+					if testing.Short() && n != 3 {
+						continue
+					}
+					runScript(t, sockets, n, Options{Algorithm: a}, scriptFor(op, n, allTypes))
+				}
+			})
+		}
+	}
+}
+
 // TestReductionsPieceByPiece has windows, blocks, scratch and pipes of a few elements, over Exchange and without it.
 func TestReductionsPieceByPiece(t *testing.T) {
 	for op, algorithms := range reductions {
 		for _, a := range algorithms {
-			for _, w := range []network{cramped, plainly} {
+			for _, w := range []network{cramped, plainly, mixed} {
 				t.Run(fmt.Sprintf("%v/%v/%s", op, a, w.name), func(t *testing.T) {
 					t.Parallel()
 					for _, n := range []int{1, 2, 3, 4, 7} {
