@@ -83,6 +83,19 @@ func TestFakeTime(t *testing.T) {
 	})
 }
 
+// The streams of a group that is only named in tags know Send and Recv.
+func TestExchangeUnsupported(t *testing.T) {
+	ts := NewWorld(2)
+	defer ts[0].Close()
+	defer ts[1].Close()
+	for _, tag := range []transport.Tag{{Class: transport.PointToPoint}, {Class: transport.Collective, Group: 1}} {
+		err := ts[0].(transport.Exchanger).Exchange(t.Context(), tag, []transport.Step{{Peer: 1}})
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%+v: %v", tag, err)
+		}
+	}
+}
+
 // A world of one has nobody to talk to, and says so.
 func TestSolo(t *testing.T) {
 	s := Solo()

@@ -32,18 +32,20 @@ func (s *suite) endedContext(t *testing.T) {
 func (s *suite) cancelRecv(t *testing.T) {
 	ctx, ts := s.world(t, 2)
 	for _, c := range classes {
-		var waiting []<-chan error
-		short, cancel := context.WithCancelCause(ctx)
-		for range 3 {
-			waiting = append(waiting, start(func() error { return ts[1].Recv(short, 0, tagOf(c, 1), make([]byte, 3)) }))
-		}
-		cancel(errCause)
-		for _, w := range waiting {
-			if err := <-w; !errors.Is(err, errCause) {
-				t.Errorf("%v: %v", c, err)
+		for _, after := range []time.Duration{0, 20 * time.Millisecond} {
+			var waiting []<-chan error
+			short, cancel := context.WithTimeoutCause(ctx, after, errCause)
+			for range 3 {
+				waiting = append(waiting, start(func() error { return ts[1].Recv(short, 0, tagOf(c, 1), make([]byte, 3)) }))
 			}
+			for _, w := range waiting {
+				if err := <-w; !errors.Is(err, errCause) {
+					t.Errorf("%v: %v", c, err)
+				}
+			}
+			cancel()
+			together(t, ts, func(tr transport.Transport) error { return ringOnce(ctx, tr, c) })
 		}
-		together(t, ts, func(tr transport.Transport) error { return ringOnce(ctx, tr, c) })
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/goccl/goccl/transport"
 )
@@ -29,6 +30,7 @@ func (s *suite) exchange(t *testing.T) {
 		{"Arguments", (*suite).exchangeArguments},
 		{"Tags", (*suite).exchangeTags},
 		{"SinkFails", (*suite).exchangeSinkFails},
+		{"InLine", (*suite).exchangeInLine},
 		{"Cancel", (*suite).exchangeCancel},
 		{"CloseThere", (*suite).exchangeCloseThere},
 	} {
@@ -267,6 +269,34 @@ func (s *suite) exchangeSinkFails(t *testing.T) {
 	}
 	ts[0].Close()
 	<-sent
+}
+
+// exchangeInLine gives up an Exchange that waits for its turn: it has touched nothing, the one before it goes on.
+func (s *suite) exchangeInLine(t *testing.T) {
+	ctx, ts := s.world(t, 2)
+	in := newCopySink(10, 10)
+	steps := []transport.Step{{Peer: 1, Out: make([]byte, 10)}, {Peer: 1, In: in, InLen: 10}}
+	first := start(func() error { return exchange(ctx, ts[0], 1, steps...) })
+	if err := ts[1].Recv(ctx, 0, tagOf(transport.Collective, 1), make([]byte, 10)); err != nil { // so it is under way
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeoutCause(ctx, 20*time.Millisecond, errCause)
+	defer cancel()
+	if err := exchange(short, ts[0], 2, transport.Step{Peer: 1, Out: make([]byte, 20)}); !errors.Is(err, errCause) {
+		t.Errorf("in line: %v", err)
+	}
+	short, cancel = context.WithTimeoutCause(ctx, 20*time.Millisecond, errCause)
+	defer cancel()
+	if err := ts[0].Recv(short, 1, tagOf(transport.Collective, 1), make([]byte, 10)); !errors.Is(err, errCause) {
+		t.Errorf("a Recv in line: %v", err)
+	}
+	if err := ts[1].Send(ctx, 0, tagOf(transport.Collective, 1), pattern(make([]byte, 10), 1)); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(<-first, firstDifference(in.b, pattern(make([]byte, 10), 1))); err != nil {
+		t.Errorf("the first: %v", err)
+	}
+	together(t, ts, func(tr transport.Transport) error { return ringOnce(ctx, tr, transport.Collective) })
 }
 
 // exchangeCancel ends an Exchange that waits, and says so on later use of the streams.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -252,6 +253,45 @@ func TestHangupEnds(t *testing.T) {
 		defer cancel()
 		if err := s.hangup(ctx); !errors.Is(err, errCause) {
 			t.Errorf("ended context, read-ahead full: %v", err)
+		}
+	})
+}
+
+// Whoever is in line for a turn leaves it when the context or the table ends, and others come in their order.
+func TestTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turn, closed := newTurn(), make(chan struct{})
+		if err := turn.take(t.Context(), closed); err != nil {
+			t.Fatal(err)
+		}
+		var order []int
+		for i := range 3 {
+			go func() {
+				if err := turn.take(t.Context(), closed); err != nil {
+					t.Error(err)
+				}
+				order = append(order, i)
+				turn.release()
+			}()
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errCause)
+		defer cancel()
+		if err := turn.take(ctx, closed); !errors.Is(err, errCause) {
+			t.Errorf("ended context: %v", err)
+		}
+		turn.release()
+		synctest.Wait()
+		if !slices.Equal(order, []int{0, 1, 2}) {
+			t.Errorf("turns were taken in the order %v", order)
+		}
+		turn.take(t.Context(), closed)
+		end := make(chan error)
+		go func() { end <- turn.take(t.Context(), closed) }()
+		synctest.Wait()
+		close(closed)
+		if err := <-end; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("closed table: %v", err)
 		}
 	})
 }
