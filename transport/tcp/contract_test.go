@@ -12,7 +12,7 @@ import (
 )
 
 // newWorld connects n ranks over loopback.
-func newWorld(t *testing.T, n int, cfg Config) []*Transport {
+func newWorld(t testing.TB, n int, cfg Config) []*Transport {
 	t.Helper()
 	var listener net.Listener
 	if n > 1 {
