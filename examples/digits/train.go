@@ -23,13 +23,14 @@ type options struct {
 	seed   uint64
 }
 
-// An epochReport is the same on all ranks.
+// An epochReport is the same on all ranks. Times are means over the ranks; a rank's communication includes its wait for ranks that
+// are still computing.
 type epochReport struct {
 	epoch            int
 	loss             float64 // mean over the training samples
 	correct          int     // test samples
 	took             time.Duration
-	inFlight, waited time.Duration // of the rank with the most
+	inFlight, waited time.Duration // with gradients under way; of that, with nothing left to compute
 }
 
 func newSchedule(samples, size int, seed uint64) schedule {
@@ -115,7 +116,7 @@ func (t *trainer) summarize(ctx context.Context, r *epochReport, loss float64, c
 	}
 	inFlight, waited := t.exchange.took()
 	times := []int64{int64(r.took), int64(inFlight), int64(waited)}
-	if err := goccl.AllReduce(ctx, t.group, times, goccl.Max); err != nil {
+	if err := goccl.AllReduce(ctx, t.group, times, goccl.Mean); err != nil {
 		return err
 	}
 	r.loss, r.correct = sums[0]/float64(len(t.data)), int(sums[1])
