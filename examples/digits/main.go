@@ -7,6 +7,10 @@
 // samples. The gradients are added up over all ranks in a few buckets, asynchronously: the last layer's bucket is under way
 // while the gradients of the layers before it are still being computed.
 //
+// The table shows, per epoch, the mean loss on the training samples, the accuracy on the held-out ones, and mean times of the
+// ranks: of the epoch, of that with gradients under way, and of that with nothing left to compute meanwhile. The last two
+// include the wait for slower ranks, and there are always some where ranks share processors.
+//
 // At the end all ranks compare their parameters bit for bit, and rank 0 compares them to those of one process that goes
 // through the same batches. The exit code is 1 when the ranks differ, when the distance to the one process is above the
 // bound of the gradients' type, or when, with the default number of epochs or more, fewer than 95 % of the held-out fifth
