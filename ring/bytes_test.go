@@ -75,6 +75,9 @@ func TestBytes(t *testing.T) {
 		}
 	}
 	for n := 1; n <= 17; n++ {
+		if testing.Short() && n > 8 {
+			break
+		}
 		counts := append(awkward(n), 4*n)
 		for _, k := range kinds {
 			roomy.run(t, n, Options{Algorithm: k.a}, func(ctx context.Context, x *Executor) error {
