@@ -7,23 +7,34 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"sync"
 	"time"
 )
 
-// A job is one run: its processes and what is known of them. Only the goroutine in run touches it.
+// A job is one run: its processes and what is known of them. Only the goroutine in run touches it, but for output and cfg.
 type job struct {
 	cfg    *Config
 	start  time.Time
-	procs  []*exec.Cmd
-	alive  []bool
 	output *output
+	procs  []process // by rank, those that have been started
+	exits  chan exit // one per started rank
 
-	exits  chan exit        // one per started rank
-	ending bool             // the ranks have been asked to end
-	kill   <-chan time.Time // when to stop asking; nil: not ending
-	signal os.Signal        // that asked them, if one did
+	stop   chan struct{}    // closed when no more ranks shall be started
+	ending bool             // the ranks have been asked to end, or killed
+	sent   os.Signal        // with what
+	kill   <-chan time.Time // when to stop asking
+	signal os.Signal        // to the launcher that made it ask, if one did
 	cause  error            // first failure
+}
+
+type process struct {
+	cmd   *exec.Cmd
+	alive bool
+}
+
+type started struct {
+	rank int
+	cmd  *exec.Cmd
+	err  error
 }
 
 type exit struct {
@@ -33,89 +44,107 @@ type exit struct {
 }
 
 func newJob(cfg *Config) *job {
-	return &job{cfg: cfg, start: time.Now(), output: newOutput(cfg)}
+	return &job{cfg: cfg, start: time.Now(), output: newOutput(cfg), exits: make(chan exit), stop: make(chan struct{})}
 }
 
+// run goes on until every started rank has ended. Ranks may fail, and signals come, while others are still being started.
 func (j *job) run(ctx context.Context) error {
-	j.alive = make([]bool, j.cfg.Size)
-	j.exits = make(chan exit, j.cfg.Size)
-	release := j.startAll()
+	starts, release := j.startAll()
 	defer release()
-	left := len(j.procs)
-	if j.cause != nil {
-		j.end()
-	}
 	done, signals := ctx.Done(), j.cfg.Signals
-	for left > 0 {
+	for alive := 0; starts != nil || alive > 0; {
 		select {
+		case s, ok := <-starts:
+			if !ok {
+				starts = nil
+			} else if j.started(s) {
+				alive++
+			}
 		case e := <-j.exits:
-			left--
+			alive--
 			j.exited(e)
 		case s, ok := <-signals:
-			if !ok {
+			if ok {
+				j.signalled(s)
+			} else {
 				signals = nil
-				continue
 			}
-			j.signalled(s)
 		case <-done:
 			done = nil
 			j.fail(context.Cause(ctx))
 			j.end()
 		case <-j.kill:
-			j.kill = nil
-			j.signalAll(os.Kill)
+			j.killAll()
 		}
 	}
 	j.output.drain(drainLimit)
 	return j.cause
 }
 
-// startAll starts the ranks. They are set to die with the thread that started them (where the system can do that), so
-// one goroutine keeps its thread until release.
-func (j *job) startAll() (release func()) {
-	started, hold, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
+// startAll starts the ranks, one after the other. They are set to die with the thread that started them (where the system can
+// do that), so one goroutine keeps its thread until release.
+func (j *job) startAll() (starts <-chan started, release func()) {
+	c, hold, gone := make(chan started), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		for r := range j.cfg.Size {
-			if err := j.startRank(r); err != nil {
-				j.fail(fmt.Errorf("launch: start rank %d: %w", r, err))
+		for r := 0; r < j.cfg.Size && !j.stopped(); r++ {
+			cmd, err := j.startRank(r)
+			c <- started{r, cmd, err}
+			if err != nil {
 				break
 			}
 		}
-		close(started)
+		close(c)
 		<-hold
 	}()
-	<-started
-	return sync.OnceFunc(func() { close(hold); <-gone })
+	return c, func() { close(hold); <-gone }
 }
 
-func (j *job) startRank(r int) error {
+func (j *job) stopped() bool {
+	select {
+	case <-j.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+func (j *job) startRank(r int) (*exec.Cmd, error) {
 	cmd := exec.Command(j.cfg.Program, j.cfg.Args...)
 	cmd.Env = j.cfg.environ(r)
 	isolate(cmd)
 	if err := j.output.attach(cmd, r); err != nil {
-		return err
+		return nil, err
 	}
 	err := cmd.Start()
 	j.output.started(err == nil)
-	if err != nil {
-		return err
+	return cmd, err
+}
+
+// started takes note of a rank. It reports whether the rank lives.
+func (j *job) started(s started) bool {
+	if s.err != nil {
+		j.fail(fmt.Errorf("launch: start rank %d: %w", s.rank, s.err))
+		j.end()
+		return false
 	}
-	j.procs = append(j.procs, cmd)
-	j.alive[r] = true
+	j.procs = append(j.procs, process{s.cmd, true})
 	go func() {
 		// The pipes are ours, so Wait returns as soon as the process ends: failures are seen in the order they happened.
-		err := cmd.Wait()
-		j.exits <- exit{r, cmd.ProcessState, err}
+		err := s.cmd.Wait()
+		j.exits <- exit{s.rank, s.cmd.ProcessState, err}
 	}()
-	return nil
+	if j.ending { // it was being started when the others were asked
+		signalGroup(s.cmd, j.sent)
+	}
+	return true
 }
 
 func (j *job) exited(e exit) {
-	cmd := j.procs[e.rank]
-	j.alive[e.rank] = false
+	cmd := j.procs[e.rank].cmd
+	j.procs[e.rank].alive = false
 	killGroup(cmd) // what the rank itself left running
 	if e.err == nil {
 		return
@@ -129,17 +158,43 @@ func (j *job) exited(e exit) {
 }
 
 func (j *job) signalled(s os.Signal) {
-	j.signalAll(s)
-	if !endsRun(s) {
-		return
+	switch {
+	case !endsRun(s):
+		j.signalAll(s)
+	case j.ending:
+		j.killAll()
+	default:
+		j.signal = s
+		j.endWith(s)
 	}
-	if j.ending {
-		j.signalAll(os.Kill)
-		return
+}
+
+// end asks the ranks that are left to end, once.
+func (j *job) end() {
+	if !j.ending {
+		j.endWith(terminate)
 	}
-	j.signal = s
+}
+
+func (j *job) endWith(s os.Signal) {
 	j.ending = true
+	close(j.stop)
+	j.sent = s
 	j.kill = time.After(j.cfg.Grace)
+	j.signalAll(s)
+}
+
+func (j *job) killAll() {
+	j.sent = os.Kill
+	j.signalAll(os.Kill)
+}
+
+func (j *job) signalAll(s os.Signal) {
+	for _, p := range j.procs {
+		if p.alive {
+			signalGroup(p.cmd, s)
+		}
+	}
 }
 
 // fail notes the first failure, and says it at once: ending the other ranks can take a while.
@@ -155,34 +210,16 @@ func (j *job) fail(err error) {
 
 func (j *job) others() string {
 	n := 0
-	for _, alive := range j.alive {
-		if alive {
+	for _, p := range j.procs {
+		if p.alive {
 			n++
 		}
 	}
-	switch {
-	case n == 0:
+	switch n {
+	case 0:
 		return ""
-	case n == 1:
+	case 1:
 		return "; ending the other one"
 	}
 	return fmt.Sprintf("; ending the other %d", n)
-}
-
-// end asks the ranks that are left to end, once.
-func (j *job) end() {
-	if j.ending {
-		return
-	}
-	j.ending = true
-	j.signalAll(terminate)
-	j.kill = time.After(j.cfg.Grace)
-}
-
-func (j *job) signalAll(s os.Signal) {
-	for r, cmd := range j.procs {
-		if j.alive[r] {
-			signalGroup(cmd, s)
-		}
-	}
 }

@@ -216,6 +216,20 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// An end that comes while ranks are being started does not wait for the last of them.
+func TestEndWhileStarting(t *testing.T) {
+	const size = 1 << 30
+	cfg := config("fail2", size)
+	if err := Run(testContext(t), cfg); ExitCode(err) != 7 {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(testContext(t))
+	cancel()
+	if err := Run(ctx, config("silent", size)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestCannotStart(t *testing.T) {
 	plain := filepath.Join(t.TempDir(), "plain")
 	if err := os.WriteFile(plain, []byte("text"), 0o644); err != nil {

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 	"time"
@@ -14,7 +15,10 @@ import (
 func serve(ctx context.Context, ln *net.TCPListener, size int, runID string) {
 	for ctx.Err() == nil {
 		_ = ln.SetDeadline(time.Time{})
-		_ = tcp.Rendezvous(ctx, &lease{TCPListener: ln}, tcp.RendezvousConfig{Size: size, RunID: runID, Timeout: -1})
+		err := tcp.Rendezvous(ctx, &lease{TCPListener: ln}, tcp.RendezvousConfig{Size: size, RunID: runID, Timeout: -1})
+		if errors.As(err, new(*tcp.ConfigError)) { // more ranks, or a longer run id, than can meet
+			return
+		}
 	}
 }
 
