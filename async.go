@@ -49,7 +49,9 @@ func (g *ProcessGroup) submit(ctx context.Context, c ring.Call) *Work {
 		close(w.done)
 		return w
 	}
+	stop := context.AfterFunc(ctx, func() { g.endedInLine(ctx, c.Op) }) // the operation's context counts before its turn too
 	g.order.submit(func() {
+		stop()
 		_, w.err = g.runInTurn(ctx, c)
 		close(w.done)
 	})

@@ -52,8 +52,9 @@ type Config struct {
 	Heartbeat    time.Duration
 	// ShrinkMinority is not yet supported either.
 	ShrinkMinority bool
-	// MailboxBytes bounds the point-to-point messages that have arrived here and that nobody has received yet. Past the bound
-	// their senders are held back. Default 1 GiB.
+	// MailboxBytes bounds the point-to-point messages that have arrived here and that nobody has received yet. Among more than
+	// two ranks one sender gets half of it at most. Past the bound senders are held back: a message that does not fit waits for
+	// a receive, and those that its sender sends after it wait behind it. Default 1 GiB.
 	MailboxBytes int64
 	// Logger gets start-up facts and failures. Default: nothing is logged.
 	Logger *slog.Logger
@@ -94,6 +95,8 @@ func (c Config) logger() *slog.Logger {
 
 func (c Config) check() error {
 	switch {
+	case c.Algorithm > AlgorithmChain:
+		return argument("Config.Algorithm is %v", c.Algorithm)
 	case c.StallWarning > 0:
 		return unsupported("Config.StallWarning")
 	case c.Heartbeat > 0:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/transport"
@@ -100,14 +101,23 @@ func (b *outbox) drain(ctx context.Context, g *ProcessGroup, to int) {
 	}
 }
 
-// flush waits until every notice has been handed to the transport, or the bound has passed.
-func (c *control) flush(bound time.Duration) {
-	timer := time.AfterFunc(bound, c.cancel)
+// handOver waits until every notice has been handed to the transport, or the bound has passed. A process may end at once
+// after its call has failed, and the others should still learn why.
+func (c *control) handOver(bound time.Duration) {
+	var expired atomic.Bool
+	timer := time.AfterFunc(bound, func() {
+		expired.Store(true)
+		for r := range c.outbox {
+			c.outbox[r].mu.Lock() // so that no waiter is between its check and its wait
+			c.outbox[r].mu.Unlock()
+			c.outbox[r].idle.Broadcast()
+		}
+	})
 	defer timer.Stop()
 	for r := range c.outbox {
 		b := &c.outbox[r]
 		b.mu.Lock()
-		for b.sending {
+		for b.sending && !expired.Load() {
 			b.idle.Wait()
 		}
 		b.mu.Unlock()
@@ -118,13 +128,20 @@ func (c *control) flush(bound time.Duration) {
 func (c *control) wait() {
 	c.cancel()
 	c.readers.Wait()
-	c.flush(0)
+	for r := range c.outbox {
+		b := &c.outbox[r]
+		b.mu.Lock()
+		for b.sending {
+			b.idle.Wait()
+		}
+		b.mu.Unlock()
+	}
 }
 
 // lost takes the end of a rank's control stream.
 func (g *ProcessGroup) lost(rank int, err error) {
 	g.mu.Lock()
-	g.health.lost(rank, err)
+	g.health.lost(time.Now(), rank, err)
 	g.settle()
 	g.p2p.lost(rank, err)
 	g.control.tell(&g.watch)

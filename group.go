@@ -3,9 +3,11 @@ package goccl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goccl/goccl/dtype"
@@ -15,6 +17,7 @@ import (
 
 const (
 	flushBound   = time.Second            // how long Close waits for calls that have been submitted
+	tellBound    = 100 * time.Millisecond // how long a failing call waits for its news to be on the way
 	goodbyeBound = 250 * time.Millisecond // how long Close waits for the others to answer its goodbye
 )
 
@@ -48,8 +51,9 @@ type ProcessGroup struct {
 	watch    watch
 	p2p      *p2p
 
-	closeOnce sync.Once
-	closeErr  error
+	closing  atomic.Bool
+	closedc  chan struct{} // closed when Close is done
+	closeErr error         // valid then
 }
 
 // inflight is the collective that is running, for the watcher.
@@ -70,7 +74,7 @@ func New(t transport.Transport, cfg Config) (*ProcessGroup, error) {
 }
 
 func newGroup(t transport.Transport, cfg Config) *ProcessGroup {
-	g := &ProcessGroup{t: t, rank: t.Rank(), size: t.Size(), cfg: cfg}
+	g := &ProcessGroup{t: t, rank: t.Rank(), size: t.Size(), cfg: cfg, closedc: make(chan struct{})}
 	g.life, g.breakLife = context.WithCancelCause(context.Background())
 	g.exec = ring.NewExecutor(t, 0, ring.Options{Algorithm: cfg.Algorithm})
 	g.health = newHealth(g.rank, g.size, func(r int) string {
@@ -135,7 +139,7 @@ func (g *ProcessGroup) runNumbered(ctx context.Context, c ring.Call) (uint64, er
 	if err := c.Check(g.rank, g.size); err != nil {
 		return 0, err
 	}
-	g.order.enter(ctx, g)
+	g.order.enter(ctx, func() { g.endedInLine(ctx, c.Op) })
 	defer g.order.leave()
 	return g.runInTurn(ctx, c)
 }
@@ -147,6 +151,9 @@ func (g *ProcessGroup) runInTurn(ctx context.Context, c ring.Call) (uint64, erro
 		err = g.end(g.exec.Run(g.life, tag.Match, &g.cur))
 	}
 	g.cur = ring.Call{} // keep no caller's buffer alive
+	if err != nil {
+		g.control.handOver(tellBound)
+	}
 	return tag.Match, err
 }
 
@@ -165,7 +172,7 @@ func (g *ProcessGroup) begin(ctx context.Context) (transport.Tag, error) {
 	tag := g.exec.Tag(&g.cur, g.seq)
 	g.health.begin(now, tag)
 	if ctx.Err() != nil { // the peers have begun: they must be told
-		g.health.cancelled(context.Cause(ctx))
+		g.health.cancelled(g.health.runningCall(), context.Cause(ctx))
 	}
 	if g.health.cause != nil {
 		return transport.Tag{}, g.tell()
@@ -183,6 +190,7 @@ func (g *ProcessGroup) end(err error) error {
 	now := time.Now()
 	g.mu.Lock()
 	g.inflight = inflight{}
+	g.watch.callEnds(g.seq)
 	if err == nil {
 		g.health.end(now)
 		g.mu.Unlock()
@@ -204,9 +212,9 @@ func (g *ProcessGroup) end(err error) error {
 
 // settle unlocks g.mu after an event was given to health, and carries out what follows from it.
 func (g *ProcessGroup) settle() {
-	cause, out := g.health.cause, g.health.flush()
+	cause := g.health.cause
+	g.control.post(g, g.health.flush()) // under mu, so that notices leave in the order of their events
 	g.mu.Unlock()
-	g.control.post(g, out)
 	if cause != nil && g.life.Err() == nil {
 		g.cfg.logger().Warn("goccl: group is broken", "rank", g.rank, "cause", cause)
 		g.breakLife(cause)
@@ -214,7 +222,7 @@ func (g *ProcessGroup) settle() {
 }
 
 // Abort makes pending and later calls on every rank fail, point-to-point included. This rank's fail with cause, the others'
-// with an *AbortError. It needs no answer from anybody and returns at once.
+// with an *AbortError. It needs no answer from anybody and returns once the news is on its way, after 100 ms at the latest.
 func (g *ProcessGroup) Abort(cause error) {
 	if cause == nil {
 		cause = errors.New("no cause given")
@@ -224,13 +232,27 @@ func (g *ProcessGroup) Abort(cause error) {
 	g.health.abort(err)
 	g.settle()
 	g.abortHere(err)
+	g.control.handOver(tellBound)
+}
+
+// endedInLine takes the end of a context while its call waits for its turn. The call has its place in the order already, and
+// the peers count on it, so this breaks the group: a deadline as a stall of the call ahead, which is what it waited for.
+func (g *ProcessGroup) endedInLine(ctx context.Context, op ring.Op) {
+	g.mu.Lock()
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && g.health.mine.running {
+		g.health.overdue(time.Now(), context.Cause(ctx))
+	} else {
+		g.health.cancelled(fmt.Sprintf("%v waiting behind %s", op, g.health.runningCall()), context.Cause(ctx))
+	}
+	g.settle()
+	g.watch.kick()
 }
 
 // abortHere ends what an abort ends beside the collectives: point-to-point and the children.
 func (g *ProcessGroup) abortHere(err error) {
 	g.p2p.stop(err)
 	for _, c := range g.children.end(err) {
-		c.Abort(err)
+		go c.Abort(err) // each waits until its own news are on the way
 	}
 }
 
@@ -238,7 +260,11 @@ func (g *ProcessGroup) abortHere(err error) {
 // goroutines and closes the transport. It is idempotent and returns in bounded time, dead peers or not. It returns a
 // *MismatchError if it learns only now that the ranks did not make the same calls.
 func (g *ProcessGroup) Close() error {
-	g.closeOnce.Do(func() { g.closeErr = g.close() })
+	if g.closing.CompareAndSwap(false, true) {
+		g.closeErr = g.close()
+		close(g.closedc)
+	}
+	<-g.closedc
 	return g.closeErr
 }
 
@@ -247,9 +273,7 @@ func (g *ProcessGroup) close() error {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
-	for _, c := range g.children.end(net.ErrClosed) {
-		c.Close()
-	}
+	childErr := closeAll(g.children.end(net.ErrClosed))
 	g.p2p.flush(flushBound)
 	g.sayGoodbye(goodbyeBound)
 
@@ -258,18 +282,29 @@ func (g *ProcessGroup) close() error {
 	unknown := !g.told && errors.As(g.health.cause, &mismatch)
 	g.health.closing = true
 	g.settle()
-	g.control.flush(flushBound)
+	g.control.handOver(flushBound)
 	g.breakLife(net.ErrClosed)
 	g.p2p.stop(net.ErrClosed)
 	err := g.t.Close()
 	g.watch.stop()
 	g.control.wait()
 	g.p2p.wait()
+	g.order.drain(context.Background(), flushBound)
 	if g.parent != nil {
 		g.parent.children.forget(g)
 	}
 	if unknown {
-		return mismatch
+		return errors.Join(mismatch, childErr)
 	}
-	return err
+	return errors.Join(err, childErr)
+}
+
+func closeAll(groups []*ProcessGroup) error {
+	errs := make([]error, len(groups))
+	var wg sync.WaitGroup
+	for i, g := range groups {
+		wg.Go(func() { errs[i] = g.Close() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }

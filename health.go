@@ -126,12 +126,19 @@ func (h *health) failed(now time.Time, err error) {
 		h.mismatch(mismatch.Rank, mismatch.Want, mismatch.Got)
 	case !errors.As(err, &peer):
 		h.breakBy(err, notice{cause: causePeer, rank: h.rank, b: err.Error()})
-	case !streamEnded(peer.Err):
-		h.blame(peer.Rank, peer.Err)
-	case h.peers[peer.Rank].lost:
-		h.blame(peer.Rank, peer.Err)
+	default:
+		h.streamFailed(now, peer.Rank, peer.Err)
+	}
+}
+
+// streamFailed blames a rank for breaking the protocol at once, but for a mere end of its stream only after a while: the
+// word of why, or of who was first, may be under way.
+func (h *health) streamFailed(now time.Time, rank int, err error) {
+	switch {
+	case !streamEnded(err):
+		h.blame(rank, err)
 	case h.suspect < 0:
-		h.suspect, h.suspectErr, h.suspectAt = peer.Rank, peer.Err, now.Add(suspectGrace)
+		h.suspect, h.suspectErr, h.suspectAt = rank, err, now.Add(suspectGrace)
 	}
 }
 
@@ -141,11 +148,14 @@ func streamEnded(err error) bool {
 		errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// cancelled says that the context of the running call, or of one waiting for its turn, was cancelled.
-func (h *health) cancelled(err error) {
-	h.breakBy(fmt.Errorf("goccl: %s #%d cancelled: %w", opName(h.mine.call), h.mine.seq, err),
-		notice{cause: causePeer, rank: h.rank, a: h.peers[h.rank].addr, b: "cancelled: " + err.Error()})
+// cancelled says that the context of a call was cancelled; what names the call.
+func (h *health) cancelled(what string, err error) {
+	h.breakBy(fmt.Errorf("goccl: %s cancelled: %w", what, err),
+		notice{cause: causePeer, rank: h.rank, a: h.peers[h.rank].addr, b: what + " cancelled: " + err.Error()})
 }
+
+// runningCall names the call that is running, or was last.
+func (h *health) runningCall() string { return fmt.Sprintf("%s #%d", opName(h.mine.call), h.mine.seq) }
 
 // overdue says that the running call has passed a limit. It first asks who is missing.
 func (h *health) overdue(now time.Time, limit error) {
@@ -186,11 +196,11 @@ func (h *health) bidden() bool {
 }
 
 // lost says that the control stream from a rank ended or was unreadable.
-func (h *health) lost(rank int, err error) {
+func (h *health) lost(now time.Time, rank int, err error) {
 	p := &h.peers[rank]
 	p.lost = true
 	if !p.left {
-		h.blame(rank, err)
+		h.streamFailed(now, rank, err)
 	}
 }
 
@@ -225,8 +235,9 @@ func (h *health) noticed(from int, n *notice) {
 // heard records what a rank says it is in. Two ranks that give the same sequence number to different calls do not agree,
 // even if no frame between them could show it.
 func (h *health) heard(from int, r callReport) {
-	p := &h.peers[from]
-	p.report, p.heard = r, true
+	if p := &h.peers[from]; !p.heard || r.seq >= p.report.seq {
+		p.report, p.heard = r, true
+	}
 	h.compare(from, r)
 }
 
@@ -304,7 +315,10 @@ func (h *health) stall() {
 	var missing []int
 	for r := range h.peers {
 		p := &h.peers[r]
-		if r == h.rank || p.heard && p.answered == h.probe && p.report.seq >= h.mine.seq {
+		if r == h.rank || p.left && p.lastAlive >= h.mine.seq {
+			continue
+		}
+		if p.heard && p.answered == h.probe && p.report.seq >= h.mine.seq {
 			continue
 		}
 		missing = append(missing, r)

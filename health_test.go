@@ -87,7 +87,7 @@ func (w *ward) kill(rank int) {
 	w.dead[rank] = true
 	for r, h := range w.ranks {
 		if r != rank {
-			h.lost(rank, io.EOF)
+			h.lost(w.now, rank, io.EOF)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestHealthDeadPeerIsNamedEverywhere(t *testing.T) {
 	if w.ranks[1].cause != nil {
 		t.Fatal("blamed on a bare EOF without waiting for a word")
 	}
-	w.ranks[3].lost(2, io.EOF)
+	w.ranks[3].lost(w.now, 2, io.EOF)
 	w.pass(time.Second)
 	for _, r := range []int{0, 1, 3} {
 		var e *PeerError
@@ -130,10 +130,11 @@ func TestHealthSuspectIsBlamedAfterGrace(t *testing.T) {
 func TestHealthFirstCauseWinsOverFollowOnEOF(t *testing.T) {
 	w := newWard(t, 3)
 	w.begin(1, 0, 1, 2)
-	w.ranks[2].failed(w.now, &PeerError{Rank: 1, Err: io.EOF})
-	w.ranks[0].failed(w.now, &PeerError{Rank: 2, Err: io.EOF}) // 2 closed after its own failure
 	w.dead[1] = true
-	w.ranks[2].lost(1, io.EOF)
+	w.ranks[2].failed(w.now, &PeerError{Rank: 1, Err: io.EOF})
+	w.now = w.now.Add(suspectGrace)
+	w.ranks[2].tick(w.now)                                     // its verdict is under way
+	w.ranks[0].failed(w.now, &PeerError{Rank: 2, Err: io.EOF}) // and its collective stream ends first
 	w.pass(time.Second)
 	for _, r := range []int{0, 2} {
 		var e *PeerError
@@ -295,7 +296,7 @@ func TestHealthAbort(t *testing.T) {
 func TestHealthCancelNamesTheRank(t *testing.T) {
 	w := newWard(t, 3)
 	w.begin(1, 0, 1, 2)
-	w.ranks[1].cancelled(context.Canceled)
+	w.ranks[1].cancelled("all-reduce #1", context.Canceled)
 	w.deliver()
 	if !errors.Is(w.ranks[1].cause, context.Canceled) {
 		t.Errorf("rank 1: %v", w.ranks[1].cause)
@@ -311,10 +312,10 @@ func TestHealthCancelNamesTheRank(t *testing.T) {
 func TestHealthBreaksOnce(t *testing.T) {
 	w := newWard(t, 2)
 	w.begin(1, 0, 1)
-	w.ranks[0].cancelled(context.Canceled)
+	w.ranks[0].cancelled("all-reduce #1", context.Canceled)
 	first := w.ranks[0].cause
 	w.ranks[0].failed(w.now, &PeerError{Rank: 1, Err: io.EOF})
-	w.ranks[0].lost(1, io.EOF)
+	w.ranks[0].lost(w.now, 1, io.EOF)
 	w.ranks[0].overdue(w.now, context.DeadlineExceeded)
 	w.pass(time.Minute)
 	if w.ranks[0].cause != first {

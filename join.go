@@ -2,6 +2,7 @@ package goccl
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"github.com/goccl/goccl/transport"
@@ -23,10 +24,10 @@ import (
 //
 // Half a line is an error that names what is missing, and a bad value one that names the variable.
 func Join(ctx context.Context, cfg JoinConfig) (*ProcessGroup, error) {
-	if err := cfg.resolve(os.LookupEnv); err != nil {
-		return nil, err
-	}
-	if err := cfg.Config.check(); err != nil {
+	if err := errors.Join(cfg.resolve(os.LookupEnv), cfg.Config.check()); err != nil {
+		if cfg.Listener != nil {
+			cfg.Listener.Close() // it is ours from the call on
+		}
 		return nil, err
 	}
 	t, err := cfg.connect(ctx)

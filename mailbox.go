@@ -32,11 +32,16 @@ type box struct {
 
 type message struct {
 	head    envelope
-	data    []byte   // own memory; nil while it goes straight into a receive's buffer
+	direct  bool     // it goes straight into the buffer of the receive that has claimed it
+	data    []byte   // otherwise: its own memory, which grows as its bytes arrive
 	filled  int      // bytes that have arrived
 	done    bool     // all have
 	claimed *receive // who gets it
+	dropped bool     // nobody will get it: its box has ended
 }
+
+// growFrom is how many bytes of a message get memory on the sender's word. Beyond, memory follows what has arrived.
+const growFrom = 16 << 20
 
 // A receive is one call of Recv or RecvInto.
 type receive struct {
@@ -128,9 +133,9 @@ func (b *mailbox) release(x *box, r *receive) {
 	if m == nil {
 		return
 	}
-	if m.data == nil && m.head.nbytes > 0 {
-		m.data = make([]byte, m.head.nbytes)
-		copy(m.data, r.into[:m.filled])
+	if m.direct {
+		m.direct = false
+		m.data = append(m.data, r.into[:m.filled]...)
 	}
 	m.claimed = nil
 	x.used += m.head.nbytes
@@ -141,7 +146,11 @@ func (b *mailbox) release(x *box, r *receive) {
 // admit finds a place for a message whose envelope has arrived. held is called, without the lock, when it has to wait for
 // one, and again when it has got it.
 func (b *mailbox) admit(ctx context.Context, from int, h envelope, held func(full bool)) (*message, error) {
-	stop := context.AfterFunc(ctx, b.changed.Broadcast)
+	stop := context.AfterFunc(ctx, func() {
+		b.mu.Lock() // or the call could fall between a look at ctx and the wait
+		defer b.mu.Unlock()
+		b.changed.Broadcast()
+	})
 	defer stop()
 	waiting := false
 	defer func() {
@@ -155,16 +164,12 @@ func (b *mailbox) admit(ctx context.Context, from int, h envelope, held func(ful
 	for {
 		m := &message{head: h}
 		if r := b.nextPosted(x, from, h); r != nil {
-			m.claimed, r.m = r, m
-			if !r.fixed {
-				m.data = make([]byte, h.nbytes)
-			}
+			m.claimed, r.m, m.direct = r, m, r.fixed
 			return m, nil
 		}
 		if b.used+h.nbytes <= b.limit && x.used+h.nbytes <= b.share {
 			x.used += h.nbytes
 			b.used += h.nbytes
-			m.data = make([]byte, h.nbytes)
 			x.messages = append(x.messages, m)
 			return m, nil
 		}
@@ -206,7 +211,8 @@ func (b *mailbox) nextPosted(x *box, from int, h envelope) *receive {
 func (b *mailbox) window(m *message, scratch *[]byte, n int) (p []byte, own bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if m.data != nil {
+	if !m.direct && !m.dropped {
+		m.reserve(n)
 		return m.data[m.filled : m.filled+n], true
 	}
 	if len(*scratch) < n {
@@ -219,20 +225,34 @@ func (b *mailbox) window(m *message, scratch *[]byte, n int) (p []byte, own bool
 func (b *mailbox) advance(m *message, p []byte, own bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !own {
-		dst := m.data
-		if dst == nil {
-			dst = m.claimed.into
-		}
-		copy(dst[m.filled:], p)
+	switch {
+	case m.dropped, own:
+	case m.direct:
+		copy(m.claimed.into[m.filled:], p)
+	default:
+		m.reserve(len(p))
+		copy(m.data[m.filled:], p)
 	}
 	m.filled += len(p)
+}
+
+// reserve makes room for n more bytes.
+func (m *message) reserve(n int) {
+	if need := m.filled + n; need > len(m.data) {
+		size := min(m.head.nbytes, int64(max(need, 2*len(m.data), growFrom)))
+		grown := make([]byte, size)
+		copy(grown, m.data[:m.filled])
+		m.data = grown
+	}
 }
 
 // finish says that the whole message has arrived.
 func (b *mailbox) finish(from int, m *message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if m.dropped {
+		return
+	}
 	m.done = true
 	if r := m.claimed; r != nil {
 		x := &b.boxes[from]
@@ -254,12 +274,16 @@ func (b *mailbox) end(from int, err error) {
 	x.err = err
 	for _, m := range x.messages {
 		if !m.done {
+			m.dropped = true
 			x.used -= m.head.nbytes
 			b.used -= m.head.nbytes
 		}
 	}
 	x.messages = slices.DeleteFunc(x.messages, func(m *message) bool { return !m.done })
 	for _, r := range x.posted {
+		if r.m != nil {
+			r.m.dropped = true // its reader may still be filling it; the caller's buffer is the caller's again
+		}
 		r.err = err
 		close(r.ready)
 	}

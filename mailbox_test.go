@@ -117,7 +117,7 @@ func TestMailboxPostedReceivePassesTheBound(t *testing.T) {
 		}
 		// One that is larger than the whole mailbox and of unknown length is refused before anything is allocated.
 		ctx, cancel := context.WithCancel(t.Context())
-		go b.admit(ctx, 1, u8(2, 1<<40), func(bool) {})
+		go b.admit(ctx, 1, envelope{tag: 2, typ: dtype.U8, nbytes: 1 << 40}, func(bool) {})
 		synctest.Wait()
 		_, err := take(t.Context(), b, 1, 2)
 		cancel()
@@ -187,4 +187,62 @@ func TestMailboxEnd(t *testing.T) {
 			t.Errorf("what had not: %v", err)
 		}
 	})
+}
+
+// The reader of a message may be anywhere when Abort or Close ends the box: it must neither write to a buffer that has been
+// given back nor finish what is over.
+func TestMailboxEndsUnderAReader(t *testing.T) {
+	for _, fixed := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newMailbox(2, 1<<20)
+			into := make([]byte, 3)
+			done := make(chan error, 1)
+			go func() {
+				done <- b.receive(t.Context(), 1, &receive{tag: 1, typ: dtype.U8, fixed: fixed, into: into})
+			}()
+			synctest.Wait()
+			m, err := b.admit(t.Context(), 1, u8(1, 3), func(bool) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			unclaimed, err := b.admit(t.Context(), 0, u8(1, 3), func(bool) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			over := errors.New("over")
+			b.end(0, over)
+			b.end(1, over)
+			if err := <-done; err != over {
+				t.Fatalf("got %v", err)
+			}
+			var scratch []byte
+			for from, m := range []*message{unclaimed, m} {
+				p, own := b.window(m, &scratch, 3)
+				copy(p, "abc")
+				b.advance(m, p, own)
+				b.finish(from, m)
+			}
+			if !bytes.Equal(into, make([]byte, 3)) || b.used != 0 {
+				t.Errorf("afterwards the buffer holds %q, the mailbox %d bytes", into, b.used)
+			}
+		})
+	}
+}
+
+// Memory follows what has arrived, not what was announced.
+func TestMailboxGrows(t *testing.T) {
+	b := newMailbox(2, 1<<62)
+	m, err := b.admit(t.Context(), 1, envelope{tag: 1, typ: dtype.U8, nbytes: 1 << 50}, func(bool) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var scratch []byte
+	for range 3 {
+		p, own := b.window(m, &scratch, 10<<20)
+		p[0] = 7
+		b.advance(m, p, own)
+	}
+	if len(m.data) > 4*growFrom || m.data[0] != 7 || m.data[10<<20] != 7 || m.data[20<<20] != 7 {
+		t.Errorf("%d bytes for 30 MiB", len(m.data))
+	}
 }

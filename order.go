@@ -21,9 +21,9 @@ type ticket struct {
 	job   func()
 }
 
-// enter returns when it is the caller's turn. A context that ends before breaks the group, whose pending calls then end
-// quickly: the call has its place in the order already, and the peers count on it.
-func (o *order) enter(ctx context.Context, g *ProcessGroup) {
+// enter returns when it is the caller's turn. If the context ends before, it calls ended, which makes the calls ahead end
+// soon, and goes on waiting: a place in the order cannot be given up.
+func (o *order) enter(ctx context.Context, ended func()) {
 	o.mu.Lock()
 	if !o.busy {
 		o.busy = true
@@ -36,9 +36,7 @@ func (o *order) enter(ctx context.Context, g *ProcessGroup) {
 	select {
 	case <-ready:
 	case <-ctx.Done():
-		g.mu.Lock()
-		g.health.cancelled(context.Cause(ctx))
-		g.settle()
+		ended()
 		<-ready
 	}
 }

@@ -306,10 +306,10 @@ func (p *p2p) sendSelf(ctx context.Context, h envelope, payload []byte) error {
 	}
 	p.box.advance(m, payload, false)
 	p.box.finish(p.g.rank, m)
-	return nil
+	return context.Cause(p.ctx) // the mailbox may have ended in between
 }
 
-// receive runs one receive and returns the message's bytes, its type, and for RecvInto how many bytes it has.
+// receive runs one receive; its message is r.m, and for RecvInto in the caller's buffer.
 func (p *p2p) receive(ctx context.Context, from int, r *receive) error {
 	if err := p.check("from", from, r.tag, dtype.Buffer{}); err != nil {
 		return err
@@ -320,7 +320,7 @@ func (p *p2p) receive(ctx context.Context, from int, r *receive) error {
 	if err != nil {
 		return p.explain(err, ctx, "recv", from)
 	}
-	if r.fixed && r.m.data != nil {
+	if r.fixed && !r.m.direct {
 		copy(r.into, r.m.data)
 	}
 	return nil
@@ -347,10 +347,12 @@ func (p *p2p) explain(err error, ctx context.Context, op string, rank int) error
 		return context.Cause(p.ctx)
 	case p.peers[rank].sending.Err() != nil && op == "send":
 		return p.blame(rank, op, context.Cause(p.peers[rank].sending))
+	case ctx.Err() == nil && op == "send":
+		return p.blame(rank, op, err)
 	case ctx.Err() == nil:
-		return err
+		return err // from the mailbox, which has blamed it
 	case op == "send" && p.peers[rank].full.Load():
 		return fmt.Errorf("goccl: send to rank %d: mailbox full at rank %d: %w", rank, rank, context.Cause(ctx))
 	}
-	return fmt.Errorf("goccl: %s, rank %d: %w", op, rank, context.Cause(ctx))
+	return fmt.Errorf("goccl: %s rank %d: %w", map[string]string{"send": "send to", "recv": "recv from"}[op], rank, context.Cause(ctx))
 }

@@ -2,6 +2,7 @@ package goccl
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/goccl/goccl/dtype"
@@ -21,7 +22,7 @@ func plan(op string, t dtype.Type, count, size int, forced Algorithm) string {
 			return err.Error()
 		}
 	}
-	if !t.Valid() || count < 0 {
+	if !t.Valid() || count < 0 || count > math.MaxInt/t.Size() {
 		return fmt.Sprintf("goccl: plan of %v x %d: no such buffer", t, count)
 	}
 	all := dtype.Device(t, 0, count, 0) // the choice looks at type and count only

@@ -23,7 +23,7 @@ type children struct {
 	open    map[uint64]*ProcessGroup
 	opening map[uint64]context.CancelCauseFunc // ends the opening of a sub-group on this rank
 	failed  map[uint64]error                   // sub-groups that another member could not open, told before we tried
-	named   map[string]uint64                  // how many sub-groups have been made under each name
+	named   map[string]uint64                  // how many sub-groups have been made of each list of ranks by Subgroup
 	over    error                              // set: no more children
 }
 
@@ -50,7 +50,7 @@ func (g *ProcessGroup) Split(ctx context.Context, color, key int) (*ProcessGroup
 		}
 	}
 	slices.SortStableFunc(ranks, func(a, b int) int { return cmp.Compare(all[2*a+1], all[2*b+1]) })
-	return g.openChild(ctx, fmt.Sprint("split", seq, ranks), ranks)
+	return g.openChild(ctx, fmt.Sprint("split", ranks), seq, ranks)
 }
 
 // Subgroup makes a sub-group of the given ranks, in that order. Only they call it, each with the same list. It takes no place
@@ -69,12 +69,13 @@ func (g *ProcessGroup) Subgroup(ctx context.Context, ranks []int) (*ProcessGroup
 	if !slices.Contains(ranks, g.rank) {
 		return nil, argument("subgroup: rank %d calls but is not a member of %v", g.rank, ranks)
 	}
-	return g.openChild(ctx, fmt.Sprint("subgroup", ranks), ranks)
+	name := fmt.Sprint("subgroup", ranks)
+	return g.openChild(ctx, name, g.children.next(name), ranks)
 }
 
-// openChild makes the sub-group of the given ranks of g. name and how often it was used before tell it from others, on all
-// members alike. A member that fails aborts it on all of them.
-func (g *ProcessGroup) openChild(ctx context.Context, name string, ranks []int) (*ProcessGroup, error) {
+// openChild makes the sub-group of the given ranks of g. name and n tell it from others, on all members alike. A member that
+// fails aborts it on all of them.
+func (g *ProcessGroup) openChild(ctx context.Context, name string, n uint64, ranks []int) (*ProcessGroup, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if d := g.cfg.timeout(); d > 0 {
@@ -82,8 +83,8 @@ func (g *ProcessGroup) openChild(ctx context.Context, name string, ranks []int) 
 		ctx, stop = context.WithTimeoutCause(ctx, d, &timeoutError{d})
 		defer stop()
 	}
-	id, err := g.children.begin(g.id, name, cancel)
-	if err != nil {
+	id := childID(g.id, name, n)
+	if err := g.children.begin(id, cancel); err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(g.life, func() { cancel(broken(context.Cause(g.life))) })
@@ -94,17 +95,30 @@ func (g *ProcessGroup) openChild(ctx context.Context, name string, ranks []int) 
 	}
 	if err != nil {
 		g.children.abandon(id)
-		g.tellChildFailed(id, ranks, err)
+		var told *childError
+		if cause := context.Cause(ctx); errors.As(cause, &told) {
+			err = told.error // whoever failed first has told everybody
+		} else {
+			if cause != nil && !named(err) {
+				err = cause
+			}
+			g.tellChildFailed(id, ranks, err)
+		}
 		if child != nil {
 			child.Abort(err)
 			child.Close()
 		}
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
 		return nil, fmt.Errorf("goccl: sub-group of ranks %v: %w", ranks, err)
 	}
 	return child, nil
+}
+
+// childError is the news that another member could not open a sub-group.
+type childError struct{ error }
+
+// named reports whether an error says which rank is at fault.
+func named(err error) bool {
+	return errors.As(err, new(*PeerError)) || errors.As(err, new(*StallError)) || errors.As(err, new(*MismatchError))
 }
 
 // connectChild returns the sub-group once every member is in it.
@@ -126,28 +140,37 @@ func (g *ProcessGroup) connectChild(ctx context.Context, id uint64, ranks []int)
 	return child, child.Barrier(ctx)
 }
 
-// begin gives a sub-group its id, the same on all members.
-func (c *children) begin(parent uint64, name string, cancel context.CancelCauseFunc) (uint64, error) {
+// next counts the sub-groups of one name.
+func (c *children) next(name string) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.named == nil {
+		c.named = map[string]uint64{}
+	}
+	n := c.named[name]
+	c.named[name]++
+	return n
+}
+
+// begin notes that a sub-group is being opened, unless it is known that it cannot be.
+func (c *children) begin(id uint64, cancel context.CancelCauseFunc) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over != nil {
-		return 0, c.over
+		return c.over
 	}
-	if c.named == nil {
-		c.named, c.open = map[string]uint64{}, map[uint64]*ProcessGroup{}
-		c.opening = map[uint64]context.CancelCauseFunc{}
+	if c.open == nil {
+		c.open, c.opening = map[uint64]*ProcessGroup{}, map[uint64]context.CancelCauseFunc{}
 	}
-	id := childID(parent, name, c.named[name])
-	c.named[name]++
 	if err := c.failed[id]; err != nil {
 		delete(c.failed, id)
-		return 0, err
+		return err
 	}
 	c.opening[id] = cancel
-	return id, nil
+	return nil
 }
 
-// childID names a sub-group by its parent, its members and how many like it there were before.
+// childID names a sub-group by its parent, how it was made and of whom, and its number among such.
 func childID(parent uint64, name string, n uint64) uint64 {
 	h := fnv.New64a()
 	var b [16]byte
@@ -203,7 +226,7 @@ func (g *ProcessGroup) childFailed(id uint64, from int, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cancel := c.opening[id]; cancel != nil {
-		cancel(err)
+		cancel(&childError{err})
 		return
 	}
 	if c.open[id] == nil && len(c.failed) < maxFailedChildren {

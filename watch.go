@@ -22,6 +22,7 @@ type watch struct {
 	once    sync.Once
 
 	next     time.Time // when it looks in again by itself; zero: it sleeps. Guarded by the group's mu
+	watched  uint64    // the call that next is about, 0 if it is about none. Guarded by the group's mu
 	lastCall time.Time // when the last call began. Guarded by the group's mu
 }
 
@@ -46,6 +47,13 @@ func (w *watch) kick() {
 func (w *watch) callBegins(now time.Time, c *inflight) {
 	w.lastCall = now
 	if w.next.IsZero() || c.dueBefore(w.next) {
+		w.kick()
+	}
+}
+
+// callEnds lets the watcher forget a call that took so long that it was watching it. The caller holds the group's mu.
+func (w *watch) callEnds(seq uint64) {
+	if w.watched == seq {
 		w.kick()
 	}
 }
@@ -86,14 +94,16 @@ func (w *watch) look(g *ProcessGroup) (wait time.Duration, done <-chan struct{})
 	g.mu.Lock()
 	defer g.settle()
 	call := g.inflight
+	w.watched = 0
 	if call.ctx != nil {
+		w.watched = g.seq
 		done = call.ctx.Done()
 		switch err := call.ctx.Err(); {
 		case errors.Is(err, context.DeadlineExceeded):
 			g.health.overdue(now, context.Cause(call.ctx))
 			done = nil // it stays closed; health's own times count from here
 		case err != nil:
-			g.health.cancelled(context.Cause(call.ctx))
+			g.health.cancelled(g.health.runningCall(), context.Cause(call.ctx))
 			done = nil
 		case !call.deadline.IsZero() && !now.Before(call.deadline):
 			g.health.overdue(now, &timeoutError{g.cfg.timeout()})
