@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/goccl/goccl/transport"
@@ -33,7 +34,11 @@ type mesh struct {
 	closed bool
 	slots  map[streamKey]*slot
 	parked map[uint32]int // connections per peer that nobody has taken
+	ended  []uint64       // groups that have ended last: a connection for them comes too late
 }
+
+// endedGroups is how many ended groups are remembered. A dial is late by a handshake at most, so few are needed.
+const endedGroups = 1 << 10
 
 // A streamKey names a connection that a peer dials.
 type streamKey struct {
@@ -146,7 +151,10 @@ func (m *mesh) take(conn net.Conn, h *hello, settled func()) error {
 	defer m.mu.Unlock()
 	s := m.slot(key)
 	switch {
-	case m.closed || s.taken:
+	case m.closed || s.taken || slices.Contains(m.ended, key.group):
+		if !s.taken {
+			delete(m.slots, key)
+		}
 		conn.Close()
 		return nil
 	case s.conn != nil:
@@ -205,6 +213,8 @@ func (m *mesh) forget(group uint64) {
 			m.drop(key)
 		}
 	}
+	m.ended = append(m.ended, group)
+	m.ended = m.ended[max(0, len(m.ended)-endedGroups):]
 }
 
 // drop removes a slot; m.mu is held.

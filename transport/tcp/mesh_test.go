@@ -107,6 +107,18 @@ func TestParkedReplacedAndBounded(t *testing.T) {
 	if _, err := sayHello(t, one, func(*hello) {}); err == nil {
 		t.Error("there was room again, though only one place had been made")
 	}
+	zero.forget(1001)
+	late, err := sayHello(t, one, func(h *hello) { h.group = 1001 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	late.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := late.Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
+		t.Errorf("a connection for a group that has ended is kept: %v", err)
+	}
+	if n := zero.parkedOf(1); n != maxParked-1 {
+		t.Errorf("%d connections are parked, want %d", n, maxParked-1)
+	}
 }
 
 func (m *mesh) parkedOf(peer uint32) int {

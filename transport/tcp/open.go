@@ -24,6 +24,7 @@ func open(ctx context.Context, t, parent *Transport) (*Transport, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	conns := make([][transport.Control + 1]link.Conn, len(t.ranks))
+	errs := make([][transport.Control + 1]error, len(t.ranks))
 	var wg sync.WaitGroup
 	for peer := range t.ranks {
 		for _, class := range eager {
@@ -33,6 +34,7 @@ func open(ctx context.Context, t, parent *Transport) (*Transport, error) {
 			wg.Go(func() {
 				conn, err := t.connect(ctx, peer, class, parent)
 				if err != nil {
+					errs[peer][class] = err
 					cancel(err)
 					return
 				}
@@ -42,6 +44,9 @@ func open(ctx context.Context, t, parent *Transport) (*Transport, error) {
 	}
 	wg.Wait()
 	err := context.Cause(ctx)
+	if err != nil && !errors.As(err, new(*transport.PeerError)) && !errors.Is(err, net.ErrClosed) {
+		err = nameOne(errs, err) // the context ended first
+	}
 	if err == nil {
 		err = t.build(self, conns)
 	}
@@ -56,6 +61,18 @@ func open(ctx context.Context, t, parent *Transport) (*Transport, error) {
 		}
 	}
 	return nil, err
+}
+
+// nameOne returns the error of a rank that had not come, or else err.
+func nameOne(errs [][transport.Control + 1]error, err error) error {
+	for _, ofPeer := range errs {
+		for _, class := range eager {
+			if ofPeer[class] != nil {
+				return ofPeer[class]
+			}
+		}
+	}
+	return err
 }
 
 // connect opens a connection that serves both directions: the higher rank of the world dials.
