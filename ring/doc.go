@@ -60,8 +60,8 @@
 //	all-to-all      direct     1           all parts but its own
 //	barrier         doubling   log⁺ n      log⁺ n bytes
 //
-// Scratch does not grow with count: folds stage about 1 MiB, partial results take at most 32 MiB, larger calls run piece
-// after piece. Only a doubling reduce-scatter keeps P, at most 16 MiB.
+// Scratch does not grow with count: folds stage about 1 MiB, partial results take at most 32 MiB (in place as much again for
+// a copy of the input), larger calls run piece after piece. Only a doubling reduce-scatter keeps P, at most 16 MiB.
 //
 // # Numbers
 //

@@ -30,6 +30,7 @@ type Executor struct {
 
 	plan   plan
 	layout layout
+	piece  Call // the piece that is under way, where it is a call of its own
 }
 
 // NewExecutor returns an executor for one group of a transport. If t is no transport.Exchanger, every step runs over Send
@@ -58,7 +59,7 @@ func (x *Executor) Run(ctx context.Context, seq uint64, c *Call) error {
 	}
 	a, _ := choose(c, p.size, x.options.Algorithm, x.options.Table)
 	tag := Tag(c, x.group, seq, a)
-	defer x.layout.forget()
+	defer x.forget()
 	n := x.length(c)
 	step := x.pieceLength(c, a, n)
 	for lo := 0; ; lo += step {
@@ -76,6 +77,12 @@ func (x *Executor) Run(ctx context.Context, seq uint64, c *Call) error {
 func (x *Executor) Tag(c *Call, seq uint64) transport.Tag {
 	a, _ := choose(c, x.plan.size, x.options.Algorithm, x.options.Table)
 	return Tag(c, x.group, seq, a)
+}
+
+// forget drops all references to the caller's memory.
+func (x *Executor) forget() {
+	x.layout.forget()
+	x.piece = Call{}
 }
 
 // length is what pieces are counted in: elements of the whole, for a reduce-scatter of the largest part.
@@ -117,6 +124,12 @@ func (x *Executor) pieceLength(c *Call, a Algorithm, n int) int {
 func (x *Executor) runPiece(ctx context.Context, tag transport.Tag, c *Call, a Algorithm, piece chunk) error {
 	p := &x.plan
 	p.reset()
+	copies := c.Op == OpAllReduce && (a == OneShot || a == Doubling) && p.size > 1 && sameMemory(c.Dst, c.Src)
+	if copies { // as a call of its own, so that only the piece is copied
+		x.piece = *c
+		x.piece.Dst, x.piece.Src = c.Dst.Slice(piece.lo, piece.hi), c.Src.Slice(piece.lo, piece.hi)
+		c, piece = &x.piece, chunk{0, piece.count()}
+	}
 	x.ranges(c, piece)
 	if p.size > 1 {
 		schedule(p, c.Op, a)
@@ -125,8 +138,7 @@ func (x *Executor) runPiece(ctx context.Context, tag transport.Tag, c *Call, a A
 	}
 	x.layout.reset()
 	src := c.Src
-	if c.Op == OpAllReduce && (a == OneShot || a == Doubling) && p.size > 1 && sameMemory(c.Dst, c.Src) {
-		// Results are written while inputs may still have to leave.
+	if copies { // results are written while inputs may still have to leave
 		src = x.layout.take(c.Type(), c.Src.Count())
 		copy(src.HostBytes(), c.Src.HostBytes())
 	}
