@@ -130,27 +130,27 @@ func TestCancelReachesEveryRank(t *testing.T) {
 				if before {
 					cancel(why)
 				}
+				thenBarrier := func(ctx context.Context, g *ProcessGroup) error { // a root or a leaf may be done early
+					if err := call(ctx, g, 100_000); err != nil {
+						return err
+					}
+					return g.Barrier(ctx)
+				}
 				errs := spoil(t.Context(), gs, 1, func(g *ProcessGroup) error {
-					if !before && g.Rank() == 2 { // one stays away, so that the others are waiting when the cancel comes
+					if g.Rank() == 2 { // stays away, so that the others are waiting when the cancel comes
 						return nil
 					}
-					return call(t.Context(), g, 100_000)
+					return thenBarrier(t.Context(), g)
 				}, func(g *ProcessGroup) error {
 					if !before {
 						time.AfterFunc(20*time.Millisecond, func() { cancel(why) })
-						if err := call(ctx, g, 100_000); err != nil { // a root or a leaf may be done before
-							return err
-						}
 					}
-					return g.Barrier(ctx)
+					return thenBarrier(ctx, g)
 				})
 				for r, err := range errs {
 					var e *PeerError
 					if r == 1 && !errors.Is(err, why) || r != 1 && (!errors.As(err, &e) || e.Rank != 1) {
-						// Both may also have learned that they are in different calls.
-						if m := new(MismatchError); before || !errors.As(err, &m) {
-							t.Errorf("%s, cancelled before %v, rank %d: %v", name, before, r, err)
-						}
+						t.Errorf("%s, cancelled before %v, rank %d: %v", name, before, r, err)
 					}
 				}
 				cancel(nil)
@@ -166,7 +166,7 @@ func TestStallNamesTheMissing(t *testing.T) {
 		t.Run(a.String(), func(t *testing.T) {
 			inFakeTime(t, func(t *testing.T, w world) {
 				for _, count := range []int{1, 10_000} {
-					gs := groups(t, w, 5, Config{Timeout: 300 * time.Millisecond, Algorithm: a})
+					gs := groups(t, w, 5, Config{Algorithm: a})
 					for r, err := range each(gs, func(g *ProcessGroup) error { return g.Barrier(t.Context()) }) {
 						if err != nil {
 							t.Fatalf("rank %d: %v", r, err)
@@ -176,7 +176,9 @@ func TestStallNamesTheMissing(t *testing.T) {
 						if g.Rank() == 1 || g.Rank() == 3 {
 							return verdict(g)
 						}
-						return AllReduce(t.Context(), g, make([]float32, count), Sum)
+						ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+						defer cancel()
+						return AllReduce(ctx, g, make([]float32, count), Sum)
 					})
 					for r, err := range errs {
 						var e *StallError
@@ -500,6 +502,182 @@ func TestChildAndParent(t *testing.T) {
 		for r, err := range errs {
 			if err != nil {
 				t.Errorf("rank %d: %v", r, err)
+			}
+		}
+	})
+}
+
+// Whatever the collective, a rank that does not come is named at the deadline. Ranks that need nothing of it are done early
+// and wait in the barrier.
+func TestStallInEveryCollective(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, w world) {
+		for name, call := range collectives {
+			gs := groups(t, w, 3, Config{})
+			errs := spoil(t.Context(), gs, 1, func(g *ProcessGroup) error {
+				ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+				defer cancel()
+				if err := call(ctx, g, 1000); err != nil {
+					return err
+				}
+				return g.Barrier(ctx)
+			}, verdict)
+			for r, err := range errs {
+				var e *StallError
+				if !errors.As(err, &e) || !slices.Contains(e.Missing, 1) || slices.Contains(e.Missing, e.rankOf(t, gs)) {
+					t.Errorf("%s, rank %d: %v, want rank 1 missing", name, r, err)
+				}
+			}
+			each(gs, func(g *ProcessGroup) error { return g.Close() })
+		}
+	})
+}
+
+// rankOf is a rank that had surely arrived: the lowest whose call is the one that stalled.
+func (e *StallError) rankOf(t *testing.T, gs []*ProcessGroup) int {
+	for r, call := range e.Calls {
+		if strings.Contains(call, fmt.Sprintf("%s", e.Op)) && strings.HasSuffix(call, fmt.Sprintf("#%d", e.Seq)) {
+			return r
+		}
+	}
+	t.Errorf("nobody is in the call that stalled: %q", e.Calls)
+	return -1
+}
+
+// Whatever the collective, another count on one rank is a mismatch on all.
+func TestMismatchInEveryCollective(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, w world) {
+		for name, call := range collectives {
+			if name == "Barrier" || name == "Split" {
+				continue // they have no count
+			}
+			gs := groups(t, w, 3, Config{})
+			with := func(count int) func(g *ProcessGroup) error {
+				return func(g *ProcessGroup) error {
+					if err := call(t.Context(), g, count); err != nil {
+						return err
+					}
+					return g.Barrier(t.Context())
+				}
+			}
+			for r, err := range spoil(t.Context(), gs, 1, with(1000), with(1001)) {
+				var e *MismatchError
+				if !errors.As(err, &e) {
+					t.Errorf("%s, rank %d: %v, want a MismatchError", name, r, err)
+				}
+			}
+			each(gs, func(g *ProcessGroup) error { return g.Close() })
+		}
+	})
+}
+
+// A deadline that passes while a call waits for its turn is a stall of the call ahead; a cancel names the call that waited.
+func TestContextEndsInLine(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, w world) {
+		for _, async := range []bool{false, true} {
+			gs := groups(t, w, 2, Config{})
+			ahead := AllReduceAsync(t.Context(), gs[0], []int8{1}, Sum)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			var err error
+			if async {
+				err = BroadcastAsync(ctx, gs[0], []int8{1}, 0).Wait(t.Context())
+			} else {
+				err = gs[0].Barrier(ctx)
+			}
+			cancel()
+			var e *StallError
+			for _, err := range []error{err, ahead.Wait(t.Context()), verdict(gs[1])} {
+				if !errors.As(err, &e) || !slices.Equal(e.Missing, []int{1}) || e.Op != "all-reduce" || e.Seq != 1 {
+					t.Errorf("async %v: %v, want a stall of all-reduce #1 for want of rank 1", async, err)
+				}
+			}
+
+			gs = groups(t, w, 2, Config{})
+			ahead = AllReduceAsync(t.Context(), gs[0], []int8{1}, Sum)
+			ctx, cancel = context.WithCancel(t.Context())
+			time.AfterFunc(50*time.Millisecond, cancel)
+			if async {
+				err = BroadcastAsync(ctx, gs[0], []int8{1}, 0).Wait(t.Context())
+			} else {
+				err = Broadcast(ctx, gs[0], []int8{1}, 0)
+			}
+			for _, err := range []error{err, ahead.Wait(t.Context())} {
+				if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "broadcast waiting behind all-reduce #1") {
+					t.Errorf("async %v: %v", async, err)
+				}
+			}
+			var p *PeerError
+			if err := verdict(gs[1]); !errors.As(err, &p) || p.Rank != 0 {
+				t.Errorf("the other rank: %v", err)
+			}
+		}
+	})
+}
+
+// A call after one that took long is watched as soon as any other.
+func TestCancelAfterALongCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gs := groups(t, memWorld, 2, Config{})
+		time.AfterFunc(20*time.Second, func() { gs[1].Barrier(t.Context()) })
+		if err := gs[0].Barrier(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		begin := time.Now()
+		if err := gs[0].Barrier(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		if d := time.Since(begin); d > 2*watchTick {
+			t.Errorf("cancelled after %v", d)
+		}
+	})
+}
+
+func TestCloseOfManyChildren(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gs := groups(t, memWorld, 2, Config{})
+		each(gs, func(g *ProcessGroup) error {
+			for range 20 {
+				child, err := g.Split(t.Context(), 0, 0)
+				if err != nil {
+					t.Error(err)
+					return err
+				}
+				if g.Rank() == 0 {
+					AllReduceAsync(t.Context(), child, []int8{1}, Sum)
+				}
+			}
+			return nil
+		})
+		begin := time.Now()
+		gs[0].Close()
+		if d := time.Since(begin); d > 2*(flushBound+goodbyeBound) {
+			t.Errorf("Close took %v", d)
+		}
+	})
+}
+
+// Not even a member that fails leaves anything behind in the others.
+func TestFailedChildrenAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gs := groups(t, memWorld, 3, Config{})
+		for range 5 {
+			each(gs, func(g *ProcessGroup) error {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if g.Rank() == 1 {
+					cancel()
+				}
+				if _, err := g.Subgroup(ctx, []int{0, 1, 2}); err == nil {
+					t.Error("opened")
+				}
+				return nil
+			})
+			synctest.Wait()
+		}
+		for r, g := range gs {
+			if c := &g.children; len(c.failed)+len(c.opening)+len(c.open) > 0 {
+				t.Errorf("rank %d remembers %d failed, %d opening, %d open", r, len(c.failed), len(c.opening), len(c.open))
 			}
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -152,6 +153,9 @@ func TestAccessors(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	if _, err := New(nil, Config{}); !errors.Is(err, ErrArgument) {
 		t.Errorf("nil transport: %v", err)
+	}
+	if _, err := New(mem.Solo(), Config{Algorithm: 77}); !errors.Is(err, ErrArgument) {
+		t.Errorf("no such algorithm: %v", err)
 	}
 	for _, cfg := range []Config{{Heartbeat: 1}, {StallWarning: 1}, {ShrinkMinority: true}} {
 		if _, err := New(mem.Solo(), cfg); !errors.Is(err, errors.ErrUnsupported) {
@@ -458,6 +462,7 @@ func TestPlan(t *testing.T) {
 		{"barrier", dtype.U8, 0, ": doubling ("},
 		{"nonsense", dtype.F32, 1, "unknown operation"},
 		{"all-reduce", dtype.Type(0), 1, "no such buffer"},
+		{"all-reduce", dtype.F64, math.MaxInt / 2, "no such buffer"},
 	} {
 		if got := gs[0].Plan(c.op, c.t, c.count); !strings.Contains(got, c.want) {
 			t.Errorf("Plan(%q, %v, %d) = %q, want %q in it", c.op, c.t, c.count, got, c.want)
@@ -474,4 +479,54 @@ func TestForcedAlgorithm(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Collectives, asynchronous and not, and messages both ways run on one group at once.
+func TestEverythingAtOnce(t *testing.T) {
+	rounds := 100
+	if testing.Short() {
+		rounds = 20
+	}
+	overWorlds(t, func(t *testing.T, w world) {
+		runRanks(t, w, 3, func(ctx context.Context, g *ProcessGroup) error {
+			errs := make(chan error)
+			next, prev := (g.Rank()+1)%3, (g.Rank()+2)%3
+			go func() {
+				var err error
+				for i := 0; i < rounds && err == nil; i++ {
+					x := []float32{1}
+					work := AllReduceAsync(ctx, g, x, Sum)
+					y := slices.Repeat([]int64{int64(i)}, 5000)
+					if err = errors.Join(AllReduce(ctx, g, y, Sum), work.Wait(ctx)); err == nil && (x[0] != 3 || y[4999] != int64(3*i)) {
+						err = fmt.Errorf("round %d: got %v, %v", i, x, y[4999])
+					}
+				}
+				errs <- err
+			}()
+			for tag := range uint32(3) {
+				go func() {
+					var err error
+					for i := 0; i < rounds && err == nil; i++ {
+						err = Send(ctx, g, next, tag, slices.Repeat([]int32{int32(i)}, int(tag)*4000+1))
+					}
+					errs <- err
+				}()
+				go func() {
+					var err error
+					for i := 0; i < rounds && err == nil; i++ {
+						var got []int32
+						if got, err = Recv[int32](ctx, g, prev, tag); err == nil && (len(got) != int(tag)*4000+1 || got[0] != int32(i)) {
+							err = fmt.Errorf("tag %d, round %d: %d of %d", tag, i, got[0], len(got))
+						}
+					}
+					errs <- err
+				}()
+			}
+			var all []error
+			for range 7 {
+				all = append(all, <-errs)
+			}
+			return errors.Join(all...)
+		})
+	})
 }

@@ -322,3 +322,20 @@ func TestHealthBreaksOnce(t *testing.T) {
 		t.Errorf("first cause %v was replaced by %v", first, w.ranks[0].cause)
 	}
 }
+
+// A rank that took part in the call and left in order is not missing from it.
+func TestHealthStallSparesThoseWhoLeft(t *testing.T) {
+	w := newWard(t, 4)
+	w.begin(1, 0, 1, 2)
+	w.ranks[2].end(w.now)
+	w.ranks[2].goodbye(func(int) uint64 { return 0 })
+	w.deliver()
+	w.ranks[2].closing = true
+	w.kill(2)
+	w.ranks[0].overdue(w.now, context.DeadlineExceeded)
+	w.pass(decideGrace)
+	var e *StallError
+	if !errors.As(w.ranks[0].cause, &e) || !slices.Equal(e.Missing, []int{3}) {
+		t.Errorf("got %v, want rank 3 missing", w.ranks[0].cause)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -369,5 +370,31 @@ func FuzzDecodeEnvelope(f *testing.F) {
 		if err == nil && (h.nbytes < 0 || h.nbytes%int64(h.typ.Size()) != 0 || h.String() == "") {
 			t.Fatalf("%+v", h)
 		}
+	})
+}
+
+// Messages are copied bit by bit: no NaN payload, no signed zero is lost.
+func TestMessagesAreBitExact(t *testing.T) {
+	overWorlds(t, func(t *testing.T, w world) {
+		runRanks(t, w, 2, func(ctx context.Context, g *ProcessGroup) error {
+			var bits []uint32
+			var data []float32
+			for i := range uint32(1 << 16) {
+				bits = append(bits, i<<16|i, 0x7f800000|i, 0xff800001+i)
+			}
+			for _, b := range bits {
+				data = append(data, math.Float32frombits(b))
+			}
+			if g.Rank() == 0 {
+				return Send(ctx, g, 1, 0, data)
+			}
+			got, err := Recv[float32](ctx, g, 0, 0)
+			for i := range got {
+				if math.Float32bits(got[i]) != bits[i] {
+					return fmt.Errorf("element %d is %#x, want %#x", i, math.Float32bits(got[i]), bits[i])
+				}
+			}
+			return err
+		})
 	})
 }
