@@ -2,6 +2,7 @@ package goccl
 
 import (
 	"context"
+	"math"
 	"testing"
 
 	"github.com/goccl/goccl/dtype"
@@ -45,7 +46,7 @@ func TestCollectivesAllocateNothing(t *testing.T) {
 				go func() { // AllocsPerRun calls once more to warm up
 					all, half := make([]float32, 2000), make([]float32, 1000)
 					var err error
-					for range runs + 1 + warmUp {
+					for range tries*(runs+1) + warmUp {
 						if err == nil {
 							err = program(gs[1], all, half)
 						}
@@ -61,7 +62,10 @@ func TestCollectivesAllocateNothing(t *testing.T) {
 				for range warmUp {
 					call()
 				}
-				n := testing.AllocsPerRun(runs, call)
+				n := math.Inf(1)
+				for range tries { // what allocates in steady state does so each time; others in the process may now and then
+					n = min(n, testing.AllocsPerRun(runs, call))
+				}
 				if err != nil || <-done != nil {
 					t.Fatal(err)
 				}
@@ -73,7 +77,10 @@ func TestCollectivesAllocateNothing(t *testing.T) {
 	}
 }
 
-const warmUp = 5
+const (
+	warmUp = 5
+	tries  = 3
+)
 
 var (
 	make2000 = [2][]float32{make([]float32, 2000), make([]float32, 2000)}

@@ -109,8 +109,8 @@ func (c *control) handOver(bound time.Duration) {
 		expired.Store(true)
 		for r := range c.outbox {
 			c.outbox[r].mu.Lock() // so that no waiter is between its check and its wait
-			c.outbox[r].mu.Unlock()
 			c.outbox[r].idle.Broadcast()
+			c.outbox[r].mu.Unlock()
 		}
 	})
 	defer timer.Stop()

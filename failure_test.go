@@ -535,7 +535,7 @@ func TestStallInEveryCollective(t *testing.T) {
 // rankOf is a rank that had surely arrived: the lowest whose call is the one that stalled.
 func (e *StallError) rankOf(t *testing.T, gs []*ProcessGroup) int {
 	for r, call := range e.Calls {
-		if strings.Contains(call, fmt.Sprintf("%s", e.Op)) && strings.HasSuffix(call, fmt.Sprintf("#%d", e.Seq)) {
+		if strings.Contains(call, e.Op) && strings.HasSuffix(call, fmt.Sprintf("#%d", e.Seq)) {
 			return r
 		}
 	}

@@ -10,9 +10,9 @@ import (
 const noticeBytes = 512
 
 const (
-	noticeFixed      = 56               // bytes before the variable part
-	noticeMaxMissing = 150              // ranks named in a stall notice; more are dropped, the receiver has its own view too
-	noticeMaxText    = noticeBytes - 60 // both texts together, after the missing ranks
+	noticeFixed      = 56                        // bytes before the variable part
+	noticeMaxMissing = 150                       // ranks named in a stall notice; more are dropped, the receiver has its own view too
+	noticeMaxText    = noticeBytes - noticeFixed // both texts and the missing ranks together
 )
 
 type noticeKind uint8
@@ -79,11 +79,13 @@ func (n *notice) encode() []byte {
 	le.PutUint16(p[48:], uint16(len(missing)))
 	le.PutUint16(p[50:], uint16(len(a)))
 	le.PutUint16(p[52:], uint16(len(b)))
-	rest := p[noticeFixed:noticeFixed]
+	at := noticeFixed
 	for _, r := range missing {
-		rest = le.AppendUint16(rest, uint16(r))
+		le.PutUint16(p[at:], uint16(r))
+		at += 2
 	}
-	rest = append(append(rest, a...), b...)
+	at += copy(p[at:], a)
+	copy(p[at:], b)
 	return p
 }
 

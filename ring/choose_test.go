@@ -67,7 +67,7 @@ func deviceBuffer(t dtype.Type, count int) dtype.Buffer {
 
 // TestOverride: a forced algorithm that may not be taken is replaced, and the reason says so.
 func TestOverride(t *testing.T) {
-	big, half := deviceBuffer(dtype.F32, 1<<28), deviceBuffer(dtype.F16, 8)
+	big, half := deviceBuffer(dtype.F32, 1<<27), deviceBuffer(dtype.F16, 8)
 	for _, c := range []struct {
 		call         Call
 		forced, want Algorithm

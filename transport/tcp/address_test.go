@@ -301,7 +301,7 @@ func TestMachine(t *testing.T) {
 	if owner(all, ip("127.0.0.1")) == "" {
 		t.Errorf("no interface has 127.0.0.1: %v", all)
 	}
-	if hostID() != hostID() || hostID() == [hostIDSize]byte{} {
+	if first, second := hostID(), hostID(); first != second || first == [hostIDSize]byte{} {
 		t.Error("the host's id is not one")
 	}
 	for _, host := range []string{"127.0.0.1", "::1", "fe80::1%lo"} {
