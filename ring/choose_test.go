@@ -21,32 +21,32 @@ func TestChoose(t *testing.T) {
 		{OpAllReduce, dtype.F32, dtype.Sum, 4 * k, 1, Direct},
 		{OpAllReduce, dtype.F32, dtype.Sum, 4 * k, 2, OneShot},
 		{OpAllReduce, dtype.F32, dtype.Sum, 4*k + 1, 2, Direct},
-		{OpAllReduce, dtype.F32, dtype.Sum, 1 << 28, 2, Direct},
+		{OpAllReduce, dtype.F32, dtype.Sum, 1 << 27, 2, Direct},
 		{OpAllReduce, dtype.F32, dtype.Sum, 4 * k, 4, Doubling}, // float64 partials
 		{OpAllReduce, dtype.F32, dtype.Sum, 4*k + 1, 4, Direct},
 		{OpAllReduce, dtype.I32, dtype.Sum, 8 * k, 4, Doubling},
 		{OpAllReduce, dtype.I32, dtype.Sum, 8*k + 1, 4, Direct},
 		{OpAllReduce, dtype.F32, dtype.Sum, 64 * k, 4, Direct},
 		{OpAllReduce, dtype.F32, dtype.Sum, 64*k + 1, 4, Ring},
-		{OpAllReduce, dtype.F16, dtype.Sum, 1 << 28, 4, Direct},
-		{OpAllReduce, dtype.BF16, dtype.Max, 1 << 28, 64, Direct},
-		{OpAllReduce, dtype.I32, dtype.Mean, 1 << 28, 4, Direct},
-		{OpAllReduce, dtype.I64, dtype.Mean, 1 << 28, 4, Ring},
-		{OpAllReduce, dtype.F64, dtype.Mean, 1 << 28, 4, Ring},
+		{OpAllReduce, dtype.F16, dtype.Sum, 1 << 27, 4, Direct},
+		{OpAllReduce, dtype.BF16, dtype.Max, 1 << 27, 64, Direct},
+		{OpAllReduce, dtype.I32, dtype.Mean, 1 << 27, 4, Direct},
+		{OpAllReduce, dtype.I64, dtype.Mean, 1 << 27, 4, Ring},
+		{OpAllReduce, dtype.F64, dtype.Mean, 1 << 27, 4, Ring},
 		{OpReduceScatter, dtype.F32, dtype.Sum, 8, 2, Direct},
 		{OpReduceScatter, dtype.F32, dtype.Sum, 8, 4, Doubling},
-		{OpReduceScatter, dtype.F32, dtype.Sum, 1 << 28, 4, Ring},
-		{OpReduceScatter, dtype.F16, dtype.Sum, 1 << 28, 4, Direct},
+		{OpReduceScatter, dtype.F32, dtype.Sum, 1 << 27, 4, Ring},
+		{OpReduceScatter, dtype.F16, dtype.Sum, 1 << 27, 4, Direct},
 		{OpReduce, dtype.F32, dtype.Sum, 8, 4, Doubling},
-		{OpReduce, dtype.F32, dtype.Sum, 1 << 28, 2, OneShot},
-		{OpReduce, dtype.F32, dtype.Sum, 1 << 28, 4, Chain},
-		{OpReduce, dtype.BF16, dtype.Sum, 1 << 28, 4, Direct},
+		{OpReduce, dtype.F32, dtype.Sum, 1 << 27, 2, OneShot},
+		{OpReduce, dtype.F32, dtype.Sum, 1 << 27, 4, Chain},
+		{OpReduce, dtype.BF16, dtype.Sum, 1 << 27, 4, Direct},
 		{OpAllGather, dtype.F32, 0, 16 * k, 4, Doubling},
 		{OpAllGather, dtype.F32, 0, 16*k + 4, 4, Ring},
 		{OpBroadcast, dtype.F32, 0, 4 * k, 4, Doubling},
 		{OpBroadcast, dtype.F16, 0, 8*k + 1, 4, Chain},
-		{OpGather, dtype.F32, 0, 1 << 28, 4, Direct},
-		{OpAllToAll, dtype.F32, 0, 1 << 28, 4, Direct},
+		{OpGather, dtype.F32, 0, 1 << 27, 4, Direct},
+		{OpAllToAll, dtype.F32, 0, 1 << 27, 4, Direct},
 		{OpBarrier, 0, 0, 0, 4, Doubling},
 	} {
 		b := deviceBuffer(c.t, c.count)
@@ -100,7 +100,7 @@ func TestEveryChoiceHasASchedule(t *testing.T) {
 	for o := OpAllReduce; o <= OpBarrier; o++ {
 		for forced := Auto; forced <= Chain+1; forced++ {
 			for _, typ := range allTypes {
-				for _, count := range []int{0, 12, 1 << 28} {
+				for _, count := range []int{0, 12, 1 << 27} {
 					b := deviceBuffer(typ, count)
 					a, _ := Choose(&Call{Op: o, Dst: b, Src: b, Reduce: dtype.Mean}, 4, forced, nil)
 					c := simCase{op: o, a: a, size: 4, counts: evenParts(4, 3)}
