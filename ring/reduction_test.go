@@ -183,7 +183,7 @@ func scriptFor(op Op, n int, types []dtype.Type) []reduction {
 func unequal(count, n int) []int {
 	parts := make([]int, n)
 	for i := range count {
-		parts[i*i%n]++
+		parts[(i%n)*(i%n)%n]++
 	}
 	return parts
 }
