@@ -36,13 +36,16 @@ type Config struct {
 type Table struct {
 	cfg    Config
 	closed chan struct{}
+	life   context.Context // ends, with net.ErrClosed, when closed is closed
+	end    context.CancelCauseFunc
 	once   sync.Once
 	base   [transport.Control + 1][]*Stream // group 0, both directions: by class and peer; fixed by Ready
 	engine *Engine
 
-	mu     sync.Mutex
-	slots  map[slotKey]*slot
-	opened []*Stream
+	mu      sync.Mutex
+	slots   map[slotKey]*slot
+	opened  []*Stream
+	opening sync.WaitGroup // added to under mu while not closed
 }
 
 type slotKey struct {
@@ -60,6 +63,7 @@ type slot struct {
 
 func NewTable(cfg Config) *Table {
 	t := &Table{cfg: cfg, closed: make(chan struct{}), slots: make(map[slotKey]*slot)}
+	t.life, t.end = context.WithCancelCause(context.Background())
 	for c := range t.base {
 		t.base[c] = make([]*Stream, cfg.Size)
 	}
@@ -132,7 +136,8 @@ func (t *Table) stream(ctx context.Context, peer int, tag transport.Tag, dir Dir
 	return t.open(ctx, slotKey{peer, tag.Class, tag.Group, dir})
 }
 
-// open returns the stream of a slot and opens it if it is the first to ask.
+// open returns the stream of a slot and opens it if it is the first to ask. The opening goes on when ctx ends, and holds the
+// turn: the peer may count the connection as open already, and would refuse another.
 func (t *Table) open(ctx context.Context, key slotKey) (*Stream, error) {
 	t.mu.Lock()
 	sl := t.slots[key]
@@ -144,45 +149,66 @@ func (t *Table) open(ctx context.Context, key slotKey) (*Stream, error) {
 	if err := sl.turn.take(ctx, t.closed); err != nil {
 		return nil, err
 	}
-	defer sl.turn.release()
-	if sl.stream != nil {
-		return sl.stream, nil
+	if s := sl.stream; s != nil {
+		sl.turn.release()
+		return s, nil
 	}
-	ctx, cancel := t.whileOpen(ctx)
-	conn, err := t.cfg.Open(ctx, key.peer, key.class, key.group, key.dir)
-	cancel()
+	type result struct {
+		s   *Stream
+		err error
+	}
+	opened := make(chan result, 1)
+	if !t.startOpening(func() {
+		defer sl.turn.release()
+		s, err := t.openNow(key)
+		sl.stream = s
+		opened <- result{s, err}
+	}) {
+		sl.turn.release()
+		return nil, net.ErrClosed
+	}
+	select {
+	case r := <-opened:
+		return r.s, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// startOpening runs f in a goroutine that Close waits for, unless the table is closed.
+func (t *Table) startOpening(f func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.isClosed() {
+		return false
+	}
+	t.opening.Go(f)
+	return true
+}
+
+func (t *Table) isClosed() bool {
 	select {
 	case <-t.closed:
-		if err == nil {
-			conn.Close()
-		}
-		return nil, net.ErrClosed
+		return true
 	default:
+		return false
 	}
+}
+
+func (t *Table) openNow(key slotKey) (*Stream, error) {
+	conn, err := t.cfg.Open(t.life, key.peer, key.class, key.group, key.dir)
 	if err != nil {
 		return nil, err
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.isClosed() {
+		conn.Close()
+		return nil, net.ErrClosed
+	}
 	s := newStream(conn, t.cfg.Peers[key.peer], key.class, t.cfg.Checksum, t.closed)
-	sl.stream = s
 	t.opened = append(t.opened, s)
 	return s, nil
-}
-
-// whileOpen returns a context that also ends, with net.ErrClosed, when the table closes.
-func (t *Table) whileOpen(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	left := make(chan struct{})
-	go func() {
-		defer close(left)
-		select {
-		case <-t.closed:
-			cancel(net.ErrClosed)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { cancel(nil); <-left }
 }
 
 // Close ends everything that runs on the table, then releases its connections. Later and concurrent calls wait for the
@@ -191,8 +217,10 @@ func (t *Table) Close() error {
 	t.once.Do(func() {
 		t.mu.Lock()
 		close(t.closed)
+		t.end(net.ErrClosed)
 		streams := t.opened
 		t.mu.Unlock()
+		t.opening.Wait()
 		for _, s := range streams {
 			s.interrupt()
 		}
