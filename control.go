@@ -3,6 +3,7 @@ package goccl
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,9 @@ func (c *control) post(g *ProcessGroup, out []outgoing) {
 	for _, o := range out {
 		box := &c.outbox[o.to]
 		box.mu.Lock()
+		if o.kind.supersedes() {
+			box.queue = slices.DeleteFunc(box.queue, func(n notice) bool { return n.kind == o.kind })
+		}
 		box.queue = append(box.queue, o.notice)
 		if !box.sending {
 			box.sending = true
@@ -154,13 +158,13 @@ func (g *ProcessGroup) noticed(from int, n *notice) {
 		g.p2p.held(from, n.kind == noticeMailboxFull)
 		return
 	case noticeChildFailed:
-		g.childFailed(n.value, from, n.b)
+		g.childFailed(from, n)
 		return
 	case noticeGoodbye:
 		g.p2p.left(from, n.value)
 	}
 	g.mu.Lock()
-	g.health.noticed(from, n)
+	g.health.noticed(time.Now(), from, n)
 	g.settle()
 	if n.kind == noticeFailure && n.cause == causeAbort {
 		g.abortHere(&AbortError{Rank: n.rank, Text: n.b})

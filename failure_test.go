@@ -682,3 +682,83 @@ func TestFailedChildrenAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+// A member that never comes is named in the ranks of the group whose sub-group it should be in, on every member.
+func TestSubgroupNamesWhoIsMissing(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, w world) {
+		gs := groups(t, w, 4, Config{})
+		errs := each(gs, func(g *ProcessGroup) error {
+			if r := g.Rank(); r == 0 || r == 3 {
+				return nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			_, err := g.Subgroup(ctx, []int{1, 2, 3})
+			return err
+		})
+		for _, r := range []int{1, 2} {
+			var p *PeerError
+			var s *StallError
+			if !(errors.As(errs[r], &p) && p.Rank == 3) && !(errors.As(errs[r], &s) && slices.Equal(s.Missing, []int{3})) {
+				t.Errorf("rank %d: %v, want rank 3 named", r, errs[r])
+			}
+		}
+		for r, err := range each(gs, func(g *ProcessGroup) error { return g.Barrier(t.Context()) }) {
+			if err != nil {
+				t.Errorf("rank %d, afterwards: %v", r, err)
+			}
+		}
+	})
+}
+
+// The call in flight on a rank that closes ends as closed, however its peers take it.
+func TestCloseEndsOwnCall(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, w world) {
+		gs := groups(t, w, 3, Config{})
+		works := make([]*Work, 2)
+		for r := range works {
+			works[r] = AllReduceAsync(t.Context(), gs[r], make([]float32, 1000), Sum)
+		}
+		gs[0].Close()
+		if err := works[0].Wait(t.Context()); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("own call: %v", err)
+		}
+		var e *PeerError
+		if err := works[1].Wait(t.Context()); !errors.As(err, &e) || e.Rank != 0 {
+			t.Errorf("the other's: %v", err)
+		}
+	})
+}
+
+// Receives that come during or just after an abort end, whatever the reader is doing.
+func TestAbortDuringMessages(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, w world) {
+		for range 20 {
+			gs := groups(t, w, 2, Config{})
+			errs := each(gs, func(g *ProcessGroup) error {
+				if g.Rank() == 0 {
+					for {
+						if err := Send(t.Context(), g, 1, 1, make([]byte, 3<<20)); err != nil {
+							return err
+						}
+					}
+				}
+				into := make([]byte, 3<<20)
+				for i := 0; ; i++ {
+					if i == 3 {
+						go g.Abort(errors.New("stop"))
+					}
+					if _, err := RecvInto(t.Context(), g, 0, 1, into); err != nil {
+						return err
+					}
+				}
+			})
+			for r, err := range errs {
+				if e := new(AbortError); !errors.As(err, &e) {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+			each(gs, func(g *ProcessGroup) error { return g.Close() })
+		}
+	})
+}

@@ -41,12 +41,13 @@ type peerHealth struct {
 // first cause and into notices for the others. It does no I/O and reads no clock, so every failure can be played through in
 // a test and every transport behaves alike. The group holds a mutex around it.
 type health struct {
-	rank    int
-	mine    callReport
-	peers   []peerHealth // by rank; the own entry is unused
-	cause   error        // first cause; nil while the group works
-	closing bool         // no more verdicts: this rank is leaving
-	out     []outgoing   // notices to hand to the transport
+	rank        int
+	mine        callReport
+	peers       []peerHealth // by rank; the own entry is unused
+	cause       error        // first cause; nil while the group works
+	closing     bool         // no more verdicts: this rank has left
+	saidGoodbye bool         // this rank is leaving
+	out         []outgoing   // notices to hand to the transport
 
 	suspect    int // rank whose collective stream ended without a word; -1: none
 	suspectErr error
@@ -93,7 +94,7 @@ func (h *health) begin(now time.Time, tag transport.Tag) {
 			continue
 		}
 		if p.left && p.lastAlive < h.mine.seq {
-			h.blame(r, errLeft)
+			h.suspects(now, r, errLeft)
 		}
 		if p.heard {
 			h.compare(r, p.report)
@@ -131,20 +132,28 @@ func (h *health) failed(now time.Time, err error) {
 	}
 }
 
-// streamFailed blames a rank for breaking the protocol at once, but for a mere end of its stream only after a while: the
-// word of why, or of who was first, may be under way.
+// streamFailed blames a rank for breaking the protocol at once, for a mere end of its stream after a while.
 func (h *health) streamFailed(now time.Time, rank int, err error) {
 	switch {
 	case !streamEnded(err):
 		h.blame(rank, err)
-	case h.suspect < 0:
+	case h.peers[rank].left:
+		h.suspects(now, rank, errLeft)
+	default:
+		h.suspects(now, rank, err)
+	}
+}
+
+// suspects blames a rank that is gone, but only after a while: the word of why, or of who failed first, may be under way.
+func (h *health) suspects(now time.Time, rank int, err error) {
+	if h.suspect < 0 {
 		h.suspect, h.suspectErr, h.suspectAt = rank, err, now.Add(suspectGrace)
 	}
 }
 
 // streamEnded reports whether err is what a dead or leaving peer looks like, rather than one that breaks the protocol.
 func streamEnded(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
@@ -178,6 +187,7 @@ func (h *health) abort(err *localAbort) {
 
 // goodbye tells every rank that this one leaves after its last call, and how many point-to-point messages it has sent it.
 func (h *health) goodbye(sent func(to int) uint64) {
+	h.saidGoodbye = true
 	for r := range h.peers {
 		h.send(r, notice{kind: noticeGoodbye, report: h.mine, value: sent(r)})
 	}
@@ -205,10 +215,13 @@ func (h *health) lost(now time.Time, rank int, err error) {
 }
 
 // noticed takes a notice from another rank; kinds that are none of health's business are not given to it.
-func (h *health) noticed(from int, n *notice) {
+func (h *health) noticed(now time.Time, from int, n *notice) {
 	p := &h.peers[from]
 	switch n.kind {
 	case noticeFailure:
+		if h.saidGoodbye && n.cause == causePeer && n.rank == h.rank {
+			return // they miss us, as we know
+		}
 		h.breakBy(h.remote(from, n), notice{})
 	case noticeProbe:
 		h.heard(from, n.report)
@@ -227,7 +240,7 @@ func (h *health) noticed(from int, n *notice) {
 		h.heard(from, n.report)
 		h.send(from, notice{kind: noticeFarewell, report: h.mine}) // lets the leaver compare its last call with ours
 		if h.mine.running && p.lastAlive < h.mine.seq {
-			h.blame(from, errLeft)
+			h.suspects(now, from, errLeft)
 		}
 	}
 }
@@ -282,7 +295,7 @@ func (h *health) tick(now time.Time) time.Time {
 	if h.cause != nil {
 		return time.Time{}
 	}
-	if h.mine.running && at(h.probeAt) {
+	if h.mine.running && h.limit == nil && at(h.probeAt) {
 		h.ask()
 		h.probeGap = min(2*h.probeGap, probeAtMost)
 		h.probeAt = now.Add(h.probeGap)
@@ -310,18 +323,23 @@ func (h *health) allAnswered() bool {
 	return true
 }
 
-// stall declares the running call stalled: missing is who has not arrived, a rank that does not answer included.
+// stall declares the running call stalled. Missing is who has not arrived: who does not answer, or is idle before it. A rank
+// that is itself waiting in an earlier call is missing only if nobody else is.
 func (h *health) stall() {
-	var missing []int
+	var missing, behind []int
 	for r := range h.peers {
 		p := &h.peers[r]
-		if r == h.rank || p.left && p.lastAlive >= h.mine.seq {
-			continue
+		answers := p.heard && p.answered == h.probe
+		switch {
+		case r == h.rank, p.left && p.lastAlive >= h.mine.seq, answers && p.report.seq >= h.mine.seq:
+		case answers && p.report.running:
+			behind = append(behind, r)
+		default:
+			missing = append(missing, r)
 		}
-		if p.heard && p.answered == h.probe && p.report.seq >= h.mine.seq {
-			continue
-		}
-		missing = append(missing, r)
+	}
+	if missing == nil {
+		missing = behind
 	}
 	err := h.stallError(h.mine, missing, h.limit)
 	calls := make([]string, len(missing))

@@ -43,7 +43,7 @@ func (w *ward) deliver() {
 				if err != nil {
 					w.t.Fatalf("rank %d sent %+v: %v", from, o.notice, err)
 				}
-				w.ranks[o.to].noticed(from, &n)
+				w.ranks[o.to].noticed(w.now, from, &n)
 				moved = true
 			}
 		}
@@ -263,6 +263,7 @@ func TestHealthGoodbye(t *testing.T) {
 	}
 	w.ranks[0].end(w.now)
 	w.begin(2, 0)
+	w.pass(suspectGrace)
 	var e *PeerError
 	if !errors.As(w.ranks[0].cause, &e) || e.Rank != 2 || !errors.Is(e, errLeft) {
 		t.Errorf("a call that needs the rank that left: %v", w.ranks[0].cause)
@@ -273,10 +274,65 @@ func TestHealthGoodbyeInTheMiddle(t *testing.T) {
 	w := newWard(t, 2)
 	w.begin(1, 0, 1)
 	w.ranks[1].goodbye(func(int) uint64 { return 0 })
-	w.deliver()
+	w.pass(suspectGrace)
 	var e *PeerError
 	if !errors.As(w.ranks[0].cause, &e) || e.Rank != 1 {
 		t.Errorf("got %v, want rank 1", w.ranks[0].cause)
+	}
+	if w.ranks[1].cause != nil {
+		t.Errorf("the rank that leaves is told of its own leaving: %v", w.ranks[1].cause)
+	}
+}
+
+// A rank that learns of a failure, tells nobody because all have been told, and leaves before the others have heard, is not to
+// be blamed.
+func TestHealthMessengerMayLeave(t *testing.T) {
+	w := newWard(t, 3)
+	w.begin(1, 0, 1, 2)
+	w.ranks[0].failed(w.now, &MismatchError{Rank: 1, Want: "mine", Got: "theirs"})
+	news := w.ranks[0].flush()
+	for _, o := range news[:1] { // to rank 1, who leaves
+		n := o.notice
+		w.ranks[1].noticed(w.now, 0, &n)
+	}
+	w.ranks[1].goodbye(func(int) uint64 { return 0 })
+	w.pass(suspectGrace / 2)
+	if w.ranks[2].cause != nil {
+		t.Fatalf("rank 2 has decided on %v", w.ranks[2].cause)
+	}
+	n := news[1].notice
+	w.ranks[2].noticed(w.now, 0, &n)
+	w.pass(time.Second)
+	if e := new(MismatchError); !errors.As(w.ranks[2].cause, &e) {
+		t.Errorf("rank 2: %v", w.ranks[2].cause)
+	}
+}
+
+// Whatever the deadline, also one that coincides with a probe, those who answer are not missing; nor is who waits in an
+// earlier call, when somebody else does not answer at all.
+func TestHealthStallIsExact(t *testing.T) {
+	for limit := time.Millisecond; limit < 9*time.Second; limit += 50 * time.Millisecond {
+		w := newWard(t, 4)
+		w.begin(1, 0, 1, 2, 3)
+		w.dead[3] = true
+		w.pass(limit)
+		w.ranks[0].overdue(w.now, context.DeadlineExceeded)
+		w.pass(decideGrace)
+		var e *StallError
+		if !errors.As(w.ranks[0].cause, &e) || !slices.Equal(e.Missing, []int{3}) {
+			t.Fatalf("deadline after %v: %v", limit, w.ranks[0].cause)
+		}
+	}
+	w := newWard(t, 3)
+	w.begin(1, 0, 1)
+	w.ranks[0].end(w.now)
+	w.begin(2, 0)
+	w.dead[2] = true
+	w.ranks[0].overdue(w.now, context.DeadlineExceeded)
+	w.pass(decideGrace)
+	var e *StallError
+	if !errors.As(w.ranks[0].cause, &e) || !slices.Equal(e.Missing, []int{2}) {
+		t.Errorf("got %v, want rank 2 alone missing", w.ranks[0].cause)
 	}
 }
 

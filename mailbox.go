@@ -40,6 +40,11 @@ type message struct {
 	dropped bool     // nobody will get it: its box has ended
 }
 
+// messageCost is what an unclaimed message counts for beside its payload, so that a flood of empty ones is held back too.
+const messageCost = 128
+
+func (m *message) cost() int64 { return m.head.nbytes + messageCost }
+
 // growFrom is how many bytes of a message get memory on the sender's word. Beyond, memory follows what has arrived.
 const growFrom = 16 << 20
 
@@ -121,8 +126,8 @@ func (b *mailbox) receive(ctx context.Context, from int, r *receive) error {
 // claim gives a message that had arrived, or begun to, to a receive.
 func (b *mailbox) claim(x *box, m *message, r *receive) {
 	m.claimed, r.m = r, m
-	x.used -= m.head.nbytes
-	b.used -= m.head.nbytes
+	x.used -= m.cost()
+	b.used -= m.cost()
 	b.changed.Broadcast()
 }
 
@@ -138,8 +143,8 @@ func (b *mailbox) release(x *box, r *receive) {
 		m.data = append(m.data, r.into[:m.filled]...)
 	}
 	m.claimed = nil
-	x.used += m.head.nbytes
-	b.used += m.head.nbytes
+	x.used += m.cost()
+	b.used += m.cost()
 	x.messages = slices.Insert(x.messages, 0, m) // those of its tag came later
 }
 
@@ -162,14 +167,17 @@ func (b *mailbox) admit(ctx context.Context, from int, h envelope, held func(ful
 	defer b.mu.Unlock()
 	x := &b.boxes[from]
 	for {
+		if x.err != nil {
+			return nil, x.err
+		}
 		m := &message{head: h}
 		if r := b.nextPosted(x, from, h); r != nil {
 			m.claimed, r.m, m.direct = r, m, r.fixed
 			return m, nil
 		}
-		if b.used+h.nbytes <= b.limit && x.used+h.nbytes <= b.share {
-			x.used += h.nbytes
-			b.used += h.nbytes
+		if b.used+m.cost() <= b.limit && x.used+m.cost() <= b.share {
+			x.used += m.cost()
+			b.used += m.cost()
 			x.messages = append(x.messages, m)
 			return m, nil
 		}
@@ -275,8 +283,8 @@ func (b *mailbox) end(from int, err error) {
 	for _, m := range x.messages {
 		if !m.done {
 			m.dropped = true
-			x.used -= m.head.nbytes
-			b.used -= m.head.nbytes
+			x.used -= m.cost()
+			b.used -= m.cost()
 		}
 	}
 	x.messages = slices.DeleteFunc(x.messages, func(m *message) bool { return !m.done })

@@ -56,7 +56,7 @@ func TestMailboxMatchesByTagInOrder(t *testing.T) {
 }
 
 func TestMailboxKeepsWhatDoesNotFit(t *testing.T) {
-	b := newMailbox(2, 8)
+	b := newMailbox(2, 8+messageCost)
 	put(t, b, 0, u8(5, 4), []byte("abcd"), 4)
 	var mismatch *MismatchError
 	if err := b.receive(t.Context(), 0, &receive{tag: 5, typ: dtype.F32}); !errors.As(err, &mismatch) {
@@ -73,7 +73,7 @@ func TestMailboxKeepsWhatDoesNotFit(t *testing.T) {
 
 func TestMailboxHoldsSendersBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newMailbox(3, 10) // 5 for each sender
+		b := newMailbox(3, 2*(5+messageCost)) // one message of 5 bytes for each sender
 		put(t, b, 1, u8(1, 5), []byte("first"), 5)
 		var told []bool
 		done := make(chan error, 1)
@@ -244,5 +244,30 @@ func TestMailboxGrows(t *testing.T) {
 	}
 	if len(m.data) > 4*growFrom || m.data[0] != 7 || m.data[10<<20] != 7 || m.data[20<<20] != 7 {
 		t.Errorf("%d bytes for 30 MiB", len(m.data))
+	}
+}
+
+// A reader that comes after the end, with an envelope in its hand, adds nothing that a receive could wait for.
+func TestMailboxAdmitsNothingAfterTheEnd(t *testing.T) {
+	b := newMailbox(2, 1<<20)
+	over := errors.New("over")
+	b.end(1, over)
+	if m, err := b.admit(t.Context(), 1, u8(1, 3), func(bool) {}); err != over {
+		t.Errorf("admitted %+v, %v", m, err)
+	}
+	if _, err := take(t.Context(), b, 1, 1); err != over {
+		t.Errorf("receive: %v", err)
+	}
+}
+
+func TestMailboxCountsEmptyMessages(t *testing.T) {
+	b := newMailbox(2, 10*messageCost)
+	for range 10 {
+		put(t, b, 1, u8(1, 0), nil, 1)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.admit(ctx, 1, u8(1, 0), func(bool) {}); !errors.Is(err, context.Canceled) {
+		t.Errorf("one more: %v", err)
 	}
 }

@@ -29,6 +29,16 @@ const (
 	noticeKinds
 )
 
+// supersedes reports whether a notice makes an earlier one of its kind pointless, so that a peer that asks and does not read
+// makes no queue grow.
+func (k noticeKind) supersedes() bool {
+	switch k {
+	case noticeProbe, noticeStatus, noticeFarewell, noticeMailboxFull, noticeMailboxOpen:
+		return true
+	}
+	return false
+}
+
 type causeKind uint8
 
 const (

@@ -27,6 +27,9 @@ type children struct {
 	over    error                              // set: no more children
 }
 
+// opening is what errors call the making of a sub-group.
+const opening = "sub-group"
+
 // maxFailedChildren bounds what other ranks can make us remember.
 const maxFailedChildren = 1 << 10
 
@@ -96,12 +99,14 @@ func (g *ProcessGroup) openChild(ctx context.Context, name string, n uint64, ran
 	if err != nil {
 		g.children.abandon(id)
 		var told *childError
-		if cause := context.Cause(ctx); errors.As(cause, &told) {
+		cause := context.Cause(ctx)
+		switch {
+		case errors.As(cause, &told):
 			err = told.error // whoever failed first has told everybody
-		} else {
-			if cause != nil && !named(err) {
-				err = cause
-			}
+		case errors.Is(ctx.Err(), context.Canceled), cause != nil && !named(err):
+			err = cause
+			fallthrough
+		default:
 			g.tellChildFailed(id, ranks, err)
 		}
 		if child != nil {
@@ -137,7 +142,31 @@ func (g *ProcessGroup) connectChild(ctx context.Context, id uint64, ranks []int)
 	}
 	child := newGroup(t, g.cfg)
 	child.id, child.parent, child.ranks = id, g, ranks
-	return child, child.Barrier(ctx)
+	return child, g.inOurRanks(child.Barrier(ctx), ranks)
+}
+
+// inOurRanks turns an error of a sub-group into the ranks of this one.
+func (g *ProcessGroup) inOurRanks(err error, ranks []int) error {
+	var peer *PeerError
+	var stall *StallError
+	switch {
+	case errors.As(err, &peer):
+		own := *peer
+		own.Rank = ranks[peer.Rank]
+		return &own
+	case errors.As(err, &stall):
+		own := *stall
+		own.Missing, own.Calls = nil, make([]string, g.size)
+		for _, r := range stall.Missing {
+			own.Missing = append(own.Missing, ranks[r])
+		}
+		slices.Sort(own.Missing)
+		for r, call := range stall.Calls {
+			own.Calls[ranks[r]] = call
+		}
+		return &own
+	}
+	return err
 }
 
 // next counts the sub-groups of one name.
@@ -220,9 +249,13 @@ func (c *children) end(err error) []*ProcessGroup {
 }
 
 // childFailed takes the news that another member could not open a sub-group.
-func (g *ProcessGroup) childFailed(id uint64, from int, text string) {
-	err := &PeerError{Rank: from, Addr: g.health.peers[from].addr, Op: "sub-group", Err: errors.New(text)}
-	c := &g.children
+func (g *ProcessGroup) childFailed(from int, n *notice) {
+	var err error = &PeerError{Rank: n.rank, Addr: g.health.peers[n.rank].addr, Op: opening, Err: &remoteCause{text: n.b}}
+	if n.cause == causeStall {
+		text := fmt.Sprintf("rank %d: %s", from, n.b)
+		err = &StallError{Missing: n.missing, Op: opening, Calls: make([]string, g.size), Err: &remoteCause{text, context.DeadlineExceeded}}
+	}
+	id, c := n.value, &g.children
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cancel := c.opening[id]; cancel != nil {
@@ -238,10 +271,19 @@ func (g *ProcessGroup) childFailed(id uint64, from int, text string) {
 }
 
 func (g *ProcessGroup) tellChildFailed(id uint64, ranks []int, err error) {
+	n := notice{kind: noticeChildFailed, cause: causePeer, rank: g.rank, value: id, b: err.Error()}
+	var peer *PeerError
+	var stall *StallError
+	switch {
+	case errors.As(err, &stall):
+		n.cause, n.missing, n.b = causeStall, stall.Missing, stall.Err.Error()
+	case errors.As(err, &peer):
+		n.rank, n.b = peer.Rank, peer.Err.Error()
+	}
 	var out []outgoing
 	for _, r := range ranks {
 		if r != g.rank {
-			out = append(out, outgoing{r, notice{kind: noticeChildFailed, value: id, b: err.Error()}})
+			out = append(out, outgoing{r, n})
 		}
 	}
 	g.control.post(g, out)

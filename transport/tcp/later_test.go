@@ -13,6 +13,8 @@ import (
 func TestFirstSendCancelled(t *testing.T) {
 	t.Parallel()
 	ts := newWorld(t, 2, Config{})
+	defer ts[0].Close()
+	defer ts[1].Close()
 	for i := range uint64(150) {
 		tag := transport.Tag{Class: transport.PointToPoint, Group: i + 1}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*10*time.Microsecond)
