@@ -18,17 +18,19 @@
 // # Numbers
 //
 // Every rank ends with the same bits, whatever the timing. Float sums are accumulated in float64 in rank order and rounded
-// once, except on the ring, which large f32, f64 and integer calls take and which rounds at every hop. Package dtype states
-// the rules for NaN, zeros, overflow and integer means.
+// once. Small calls among three and more ranks combine float64 partial sums in a tree instead, and large f32, f64 and integer
+// calls take a ring, which rounds at every hop. Package dtype states the rules for NaN, zeros, overflow and integer means.
 //
 // # Cancellation and failure
 //
 // Every call that can block takes a context. A collective that fails, is cancelled or passes its deadline breaks the group
-// for good, on every rank: the pending call returns the first cause, the same on all ranks, and later ones [ErrBroken] with
-// it. A cancelled Send, Recv or [Work.Wait] breaks nothing. After a failure make a new group with Join.
+// for good, on every rank: the pending call returns the first cause and later ones [ErrBroken] with it. The cause names the
+// same culprit on all ranks; on the rank that was cancelled, or called Abort, it is that rank's own. A cancelled Send, Recv
+// or [Work.Wait] breaks nothing. After a failure make a new group with Join.
 //
 // # Limitations
 //
 // Every rank has connections with every other, so a group of n ranks holds 2(n−1) of them on each. Ranks must have the same
-// byte order (little-endian). Buffers are host memory.
+// byte order (little-endian). Buffers are host memory. A group keeps up to 64 MiB of scratch between calls, a sub-group as
+// much of its own.
 package goccl

@@ -94,5 +94,5 @@ func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 func broken(cause error) error { return fmt.Errorf("%w: %w", ErrBroken, cause) }
 
 func argument(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", ErrArgument, fmt.Errorf(format, args...))
+	return fmt.Errorf("goccl: %w: %w", ErrArgument, fmt.Errorf(format, args...))
 }

@@ -122,8 +122,8 @@ func (g *ProcessGroup) tell() error {
 }
 
 // Plan says which algorithm a collective of that many elements would take, and why. op is the operation's name as in
-// errors, such as "all-reduce", and may be followed by a reduction other than the sum: "all-reduce mean". Count means what
-// it means to the operation's size in package bench: the elements of the larger of the two buffers.
+// errors, such as "all-reduce", and may be followed by a reduction other than the sum: "all-reduce mean". count is that of
+// the larger buffer: of all parts together for a reduce-scatter, all-gather, gather or scatter.
 func (g *ProcessGroup) Plan(op string, t dtype.Type, count int) string {
 	return plan(op, t, count, g.size, g.cfg.Algorithm)
 }

@@ -8,7 +8,7 @@ import (
 
 // Send sends data to a rank, this one included. It returns when data may be reused, which says nothing about its arrival.
 // Messages with the same tag arrive in order. A cancelled Send has sent the whole message or nothing of it and breaks
-// nothing.
+// nothing. Send waits while the receiver's mailbox has no room and no receive takes the message (Config.MailboxBytes).
 func Send[T dtype.Element](ctx context.Context, g *ProcessGroup, to int, tag uint32, data []T) error {
 	return g.Send(ctx, to, tag, dtype.Of(data))
 }

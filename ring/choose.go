@@ -21,9 +21,9 @@ type Table struct {
 	TreeBytes int
 }
 
-// DefaultTable holds for ranks of one host and for networks alike; each line says what it was measured with (loopback TCP
+// defaultTable holds for ranks of one host and for networks alike; each line says what it was measured with (loopback TCP
 // on 2 cores, and 4 hosts on rate-limited links).
-var DefaultTable = Table{
+var defaultTable = Table{
 	// 2 ranks: 4 B to 16 KiB in 5 to 10 us, one step instead of two; at 64 KiB direct, which overlaps reducing with both
 	// directions, takes 24 us and one-shot moves twice its bytes.
 	OneShotBytes: 16 << 10, OneShotRanks: 2,
@@ -39,6 +39,9 @@ var DefaultTable = Table{
 	// 4 hosts, 16 MiB: chain 141 ms, everything from the root 420, peers' trees 408; at 64 KiB a tree is no slower.
 	TreeBytes: 16 << 10,
 }
+
+// DefaultTable returns the table that is used without another.
+func DefaultTable() Table { return defaultTable }
 
 // maxHalvingBytes bounds the accumulators that a recursive halving keeps.
 const maxHalvingBytes = 16 << 20
@@ -58,7 +61,7 @@ func (w why) String() string {
 
 // Choose says which algorithm runs c on size ranks, and why. It depends only on what all ranks know alike. forced is Auto
 // or an override; one that the operation, the type or the reduce operation may not take is replaced by the nearest that it
-// may. t nil means DefaultTable.
+// may. t nil means DefaultTable().
 func Choose(c *Call, size int, forced Algorithm, t *Table) (Algorithm, string) {
 	a, w := choose(c, size, forced, t)
 	return a, w.String()
@@ -66,7 +69,7 @@ func Choose(c *Call, size int, forced Algorithm, t *Table) (Algorithm, string) {
 
 func choose(c *Call, size int, forced Algorithm, t *Table) (Algorithm, why) {
 	if t == nil {
-		t = &DefaultTable
+		t = &defaultTable
 	}
 	if size == 1 {
 		return Direct, why{text: "one rank: a local copy"}

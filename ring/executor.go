@@ -13,7 +13,7 @@ import (
 // Options are how an Executor chooses. The zero value is fine. They must be the same on all ranks.
 type Options struct {
 	Algorithm Algorithm // an override; see Choose
-	Table     *Table    // nil: DefaultTable
+	Table     *Table    // nil: DefaultTable()
 }
 
 // maxScratch bounds the partial results that a call keeps: a larger one runs piece after piece.
