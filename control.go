@@ -2,7 +2,9 @@ package goccl
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -52,6 +54,10 @@ func (c *control) read(g *ProcessGroup, from int) {
 	for {
 		err := g.t.Recv(c.ctx, from, controlTag, frame)
 		if c.ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, net.ErrClosed) { // our own transport: nobody else's fault
+			g.transportClosed(err)
 			return
 		}
 		var n notice
@@ -140,6 +146,14 @@ func (c *control) wait() {
 		}
 		b.mu.Unlock()
 	}
+}
+
+// transportClosed takes the end of this rank's own transport, closed by somebody else than Close.
+func (g *ProcessGroup) transportClosed(err error) {
+	g.mu.Lock()
+	g.health.closedUnder(err)
+	g.settle()
+	g.control.tell(&g.watch)
 }
 
 // lost takes the end of a rank's control stream.

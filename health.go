@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -125,6 +124,8 @@ func (h *health) failed(now time.Time, err error) {
 	switch {
 	case errors.As(err, &mismatch):
 		h.mismatch(mismatch.Rank, mismatch.Want, mismatch.Got)
+	case errors.Is(err, net.ErrClosed):
+		h.closedUnder(err)
 	case !errors.As(err, &peer):
 		h.breakBy(err, notice{cause: causePeer, rank: h.rank, b: err.Error()})
 	default:
@@ -151,10 +152,13 @@ func (h *health) suspects(now time.Time, rank int, err error) {
 	}
 }
 
+// closedUnder says that this rank's own transport was closed: no peer is to blame, and none can be told.
+func (h *health) closedUnder(err error) { h.breakBy(err, notice{}) }
+
 // streamEnded reports whether err is what a dead or leaving peer looks like, rather than one that breaks the protocol.
 func streamEnded(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, syscall.ECONNRESET) ||
-		errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // cancelled says that the context of a call was cancelled; what names the call.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -219,8 +220,11 @@ func (p *p2p) wait() {
 
 // blame makes an error the culprit's, unless it is about the whole group.
 func (p *p2p) blame(rank int, op string, err error) error {
-	if p.ctx.Err() != nil {
+	switch {
+	case p.ctx.Err() != nil:
 		return context.Cause(p.ctx)
+	case errors.Is(err, net.ErrClosed): // our own transport
+		return net.ErrClosed
 	}
 	if peer, ok := err.(*PeerError); ok {
 		e := *peer

@@ -41,7 +41,8 @@ type Transport interface {
 	Rank() int
 	Size() int
 
-	// Send hands one frame to another rank (to == Rank() is an error). It returns when p may be reused; it may block until the peer
+	// Send hands one frame to another rank. A rank that is this one or out of range, or a class that is none, is an error at
+	// once, here as in Recv. It returns when p may be reused; it may block until the peer
 	// receives. When ctx ends before the frame was begun it returns context.Cause(ctx) and nothing was sent; a frame that was
 	// begun is completed from a copy and Send returns nil, so that a cancelled Send never leaves a torn frame behind.
 	Send(ctx context.Context, to int, tag Tag, p []byte) error

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 			fmt.Println("giving up")
 			os.Exit(9)
 		}
-		select {}
+		forever()
 	}
 }
 
@@ -187,5 +187,12 @@ func TestRendezvousPortInUse(t *testing.T) {
 	var errs bytes.Buffer
 	if code := run([]string{"rendezvous", "-listen", ln.Addr().String(), "-size", "2"}, io.Discard, &errs); code != 1 || !strings.Contains(errs.String(), ln.Addr().String()) {
 		t.Errorf("exit code %d, said %q", code, errs.String())
+	}
+}
+
+// forever sleeps until the process is ended. An empty select would be a deadlock to the runtime of a program without cgo.
+func forever() {
+	for {
+		time.Sleep(time.Hour)
 	}
 }

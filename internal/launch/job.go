@@ -21,6 +21,7 @@ type job struct {
 	stop   chan struct{}    // closed when no more ranks shall be started
 	ending bool             // the ranks have been asked to end, or killed
 	sent   os.Signal        // with what
+	settle <-chan time.Time // when to ask ranks to end after one has failed
 	kill   <-chan time.Time // when to stop asking
 	signal os.Signal        // to the launcher that made it ask, if one did
 	cause  error            // first failure
@@ -72,6 +73,8 @@ func (j *job) run(ctx context.Context) error {
 		case <-done:
 			done = nil
 			j.fail(context.Cause(ctx))
+			j.end()
+		case <-j.settle:
 			j.end()
 		case <-j.kill:
 			j.killAll()
@@ -153,8 +156,21 @@ func (j *job) exited(e exit) {
 	if j.signal != nil && e.state != nil && !e.state.Exited() {
 		j.fail(&SignalError{j.signal})
 	}
-	j.fail(&RankError{Rank: e.rank, Pid: cmd.Process.Pid, Code: code, Text: text, After: time.Since(j.start)})
-	j.end()
+	failure := &RankError{Rank: e.rank, Pid: cmd.Process.Pid, Code: code, Text: text, After: time.Since(j.start)}
+	if j.cause != nil && !j.ending { // it failed by itself too, and may be the one that explains the other
+		j.say(failure.Error() + " too")
+	}
+	j.fail(failure)
+	if j.settle == nil {
+		j.stopStarting()
+		j.settle = time.After(settleTime)
+	}
+}
+
+func (j *job) stopStarting() {
+	if !j.stopped() {
+		close(j.stop)
+	}
 }
 
 func (j *job) signalled(s os.Signal) {
@@ -178,7 +194,7 @@ func (j *job) end() {
 
 func (j *job) endWith(s os.Signal) {
 	j.ending = true
-	close(j.stop)
+	j.stopStarting()
 	j.sent = s
 	j.kill = time.After(j.cfg.Grace)
 	j.signalAll(s)
@@ -203,8 +219,12 @@ func (j *job) fail(err error) {
 		return
 	}
 	j.cause = err
+	j.say(strings.TrimPrefix(err.Error(), "launch: ") + j.others())
+}
+
+func (j *job) say(text string) {
 	if j.cfg.Name != "" {
-		j.output.say(fmt.Sprintf("%s: %s%s\n", j.cfg.Name, strings.TrimPrefix(err.Error(), "launch: "), j.others()))
+		j.output.say(fmt.Sprintf("%s: %s\n", j.cfg.Name, text))
 	}
 }
 

@@ -13,11 +13,16 @@ import (
 	"os/exec"
 	"strconv"
 	"time"
+
+	"github.com/goccl/goccl/transport/tcp"
 )
 
 const (
 	// DefaultGrace is the time between asking ranks to end and killing them.
 	DefaultGrace = 10 * time.Second
+	// settleTime is how long the other ranks may go on after one has failed. The first to exit is often not the first to fail:
+	// a rank that panics closes its group on the way out, which makes the others fail before its own message is printed.
+	settleTime = time.Second
 	// drainLimit bounds how long the output of ended ranks is waited for. Only a process that left its rank's process
 	// group can still hold the pipes open.
 	drainLimit = time.Second
@@ -78,6 +83,9 @@ func Run(ctx context.Context, cfg Config) error {
 func (cfg *Config) complete() error {
 	if cfg.Size < 1 {
 		return fmt.Errorf("launch: size %d: need at least one rank", cfg.Size)
+	}
+	if cfg.Size > tcp.MaxSize {
+		return fmt.Errorf("launch: size %d: a world has at most %d ranks", cfg.Size, tcp.MaxSize)
 	}
 	path, err := exec.LookPath(cfg.Program)
 	if err != nil {

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/goccl/goccl/transport/tcp"
 )
 
 // The test binary is its own rank program: with this variable set it does what it says and nothing else.
@@ -43,9 +45,16 @@ var roles = map[string]func(){
 		if os.Getenv("GOCCL_RANK") == "2" {
 			os.Exit(7)
 		}
-		select {}
+		forever()
 	},
 	"silent": func() {},
+	"late panic": func() {
+		if os.Getenv("GOCCL_RANK") == "1" {
+			defer time.Sleep(100 * time.Millisecond) // as a deferred Close may take
+			panic("boom")
+		}
+		os.Exit(1)
+	},
 	"partial": func() {
 		fmt.Print("begun ")
 		_, _ = io.Copy(io.Discard, connected()) // until the test has seen it
@@ -196,7 +205,7 @@ func TestFailedRankEndsTheRest(t *testing.T) {
 	if !errors.As(err, &rank) || rank.Rank != 2 || rank.Code != 7 || ExitCode(err) != 7 {
 		t.Fatalf("got %v", err)
 	}
-	if s := errs.String(); !strings.HasPrefix(s, "prog: rank 2 (pid ") || !strings.Contains(s, "exited with code 7") || !strings.HasSuffix(s, "; ending the other 3\n") {
+	if s := errs.String(); !strings.HasPrefix(s, "prog: rank 2 (pid ") || !strings.Contains(s, "exited with code 7") || !strings.Contains(s, "; ending the other ") {
 		t.Errorf("said %q", s)
 	}
 }
@@ -218,7 +227,7 @@ func TestCancel(t *testing.T) {
 
 // An end that comes while ranks are being started does not wait for the last of them.
 func TestEndWhileStarting(t *testing.T) {
-	const size = 1 << 30
+	const size = tcp.MaxSize
 	cfg := config("fail2", size)
 	if err := Run(testContext(t), cfg); ExitCode(err) != 7 {
 		t.Errorf("got %v", err)
@@ -240,6 +249,7 @@ func TestCannotStart(t *testing.T) {
 		cfg  Config
 		code int
 	}{
+		{"too many ranks", Config{Size: tcp.MaxSize + 1, Program: os.Args[0]}, 1},
 		{"no such program", Config{Size: 2, Program: "goccl-no-such-program"}, 127},
 		{"no such path", Config{Size: 2, Program: plain + "-not"}, 127},
 		{"not executable", Config{Size: 2, Program: plain}, 126},
@@ -334,4 +344,29 @@ func (w *watchWriter) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.got.String()
+}
+
+// forever sleeps until the process is ended. An empty select would be a deadlock to the runtime of a program without cgo.
+func forever() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
+// A rank that takes a moment to die of its own failure, while another one that only suffers from it exits at once, is still
+// heard.
+func TestSlowFailureIsHeard(t *testing.T) {
+	cfg := config("late panic", 3)
+	var out, errs bytes.Buffer
+	cfg.Name, cfg.Stdout, cfg.Stderr = "test", &out, &errs
+	err := Run(testContext(t), cfg)
+	var rank *RankError
+	if !errors.As(err, &rank) || rank.Rank == 1 || ExitCode(err) != 1 {
+		t.Errorf("got %v, want the exit of the first to go", err)
+	}
+	for _, want := range []string{"boom", "rank 1", "exited with code 2", "too"} {
+		if !strings.Contains(errs.String(), want) {
+			t.Errorf("no %q in what was said:\n%s", want, errs.String())
+		}
+	}
 }

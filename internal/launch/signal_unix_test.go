@@ -20,7 +20,7 @@ func init() {
 		if os.Getenv("GOCCL_RANK") == "1" {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}
-		select {}
+		forever()
 	}
 	roles["graceful"] = func() {
 		c := make(chan os.Signal, 1)
@@ -32,7 +32,7 @@ func init() {
 	roles["stubborn"] = func() {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
 		connected()
-		select {}
+		forever()
 	}
 	roles["family"] = func() { // a rank with a child that inherits its output and ends later
 		cmd := exec.Command(os.Args[0])
@@ -46,7 +46,7 @@ func init() {
 			_, _ = conn.Read(make([]byte, 1)) // the child is there
 			os.Exit(5)
 		}
-		select {}
+		forever()
 	}
 }
 

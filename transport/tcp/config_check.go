@@ -30,11 +30,11 @@ func (cfg Config) check() (*plan, error) {
 }
 
 func badSize(size int) error {
-	return &ConfigError{Field: "Size", Value: fmt.Sprint(size), Reason: fmt.Sprintf("want 1 to %d ranks", maxSize)}
+	return &ConfigError{Field: "Size", Value: fmt.Sprint(size), Reason: fmt.Sprintf("want 1 to %d ranks", MaxSize)}
 }
 
 func checkWorld(p *plan) error {
-	if p.Size < 1 || p.Size > maxSize {
+	if p.Size < 1 || p.Size > MaxSize {
 		return badSize(p.Size)
 	}
 	if p.Rank < 0 || p.Rank >= p.Size {

@@ -19,7 +19,7 @@ func TestConfigRefused(t *testing.T) {
 	}{
 		{"Size", "want 1 to", func(c *Config) { c.Size = 0 }},
 		{"Size", "want 1 to", func(c *Config) { c.Size = -2 }},
-		{"Size", "want 1 to", func(c *Config) { c.Size = maxSize + 1 }},
+		{"Size", "want 1 to", func(c *Config) { c.Size = MaxSize + 1 }},
 		{"Rank", "want 0 to 2", func(c *Config) { c.Rank = 3 }},
 		{"Rank", "want 0 to 2", func(c *Config) { c.Rank = -1 }},
 		{"RunID", "longer than", func(c *Config) { c.RunID = strings.Repeat("x", 200) }},

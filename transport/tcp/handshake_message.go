@@ -46,10 +46,12 @@ var maxPayload = [...]int{
 	kindVerdict:   64 << 10,
 }
 
+// MaxSize is the largest world: lists of its ranks, and the table of addresses, fit the messages of the start.
+const MaxSize = 8192
+
 const (
 	maxText  = 4 << 10 // an error in words
 	maxRunID = 128
-	maxSize  = 8192 // ranks: lists of ranks and the table fit their messages
 )
 
 var errStranger = errors.New("does not speak goccl")

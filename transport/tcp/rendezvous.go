@@ -42,7 +42,7 @@ func (cfg *RendezvousConfig) check(ln net.Listener) error {
 	switch {
 	case !at.IsValid():
 		return &ConfigError{Field: "Listener", Value: ln.Addr().String(), Reason: "not a TCP listener"}
-	case cfg.Size < 1 || cfg.Size > maxSize:
+	case cfg.Size < 1 || cfg.Size > MaxSize:
 		return badSize(cfg.Size)
 	case len(cfg.RunID) > maxRunID:
 		return &ConfigError{Field: "RunID", Value: cfg.RunID, Reason: fmt.Sprintf("longer than %d bytes", maxRunID)}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/goccl/goccl/transport"
 )
@@ -29,12 +30,18 @@ func (s *suite) arguments(t *testing.T) {
 		peer int
 		tag  transport.Tag
 	}{{0, good}, {-1, good}, {2, good}, {1, transport.Tag{}}, {1, transport.Tag{Class: 77}}} {
-		if err := ts[0].Send(ctx, c.peer, c.tag, nil); err == nil {
-			t.Errorf("Send to %d with %+v: no error", c.peer, c.tag)
+		refused := func(what string, call func(context.Context, int, transport.Tag, []byte) error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			switch err := call(ctx, c.peer, c.tag, nil); {
+			case err == nil:
+				t.Errorf("%s rank %d with %+v: no error", what, c.peer, c.tag)
+			case ctx.Err() != nil:
+				t.Errorf("%s rank %d with %+v blocks; want an error at once", what, c.peer, c.tag)
+			}
 		}
-		if err := ts[0].Recv(ctx, c.peer, c.tag, nil); err == nil {
-			t.Errorf("Recv from %d with %+v: no error", c.peer, c.tag)
-		}
+		refused("Send to", ts[0].Send)
+		refused("Recv from", ts[0].Recv)
 	}
 	together(t, ts, func(tr transport.Transport) error { return ringOnce(ctx, tr, transport.Collective) })
 }
