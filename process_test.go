@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -40,7 +39,11 @@ var programs = map[string]func(ctx context.Context, g *ProcessGroup) error{
 	"kill": func(ctx context.Context, g *ProcessGroup) error {
 		buf := make([]float32, 4<<20)
 		if g.Rank() == 2 {
-			time.AfterFunc(30*time.Millisecond, func() { syscall.Kill(os.Getpid(), syscall.SIGKILL) })
+			me, err := os.FindProcess(os.Getpid())
+			if err != nil {
+				return err
+			}
+			time.AfterFunc(30*time.Millisecond, func() { me.Kill() })
 		}
 		for {
 			if err := AllReduce(ctx, g, buf, Sum); err != nil {
