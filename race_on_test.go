@@ -1,5 +1,0 @@
-//go:build race
-
-package goccl
-
-const raceEnabled = true

@@ -1,0 +1,139 @@
+package goccl
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/goccl/goccl/ring"
+	"github.com/goccl/goccl/transport"
+)
+
+// Verdicts of the health machine: each makes an error of this rank and the notice that tells the others, and the first one
+// stands.
+
+// cancelled says that the context of a call was cancelled; what names the call.
+func (h *health) cancelled(what string, err error) {
+	h.breakBy(fmt.Errorf("goccl: %s cancelled: %w", what, err),
+		notice{cause: causePeer, rank: h.rank, a: h.peers[h.rank].addr, b: what + " cancelled: " + err.Error()})
+}
+
+// runningCall names the call that is running, or was last.
+func (h *health) runningCall() string { return fmt.Sprintf("%s #%d", opName(h.mine.call), h.mine.seq) }
+
+// abort tells the others even if the group is broken already: it ends point-to-point too.
+func (h *health) abort(err *localAbort) {
+	tell := notice{kind: noticeFailure, cause: causeAbort, rank: h.rank, report: h.mine, b: err.Text}
+	if h.cause != nil {
+		h.sendAll(tell)
+		return
+	}
+	h.breakBy(err, tell)
+}
+
+// closedUnder says that this rank's own transport was closed: no peer is to blame, and none can be told.
+func (h *health) closedUnder(err error) { h.breakBy(err, notice{}) }
+
+// blame breaks the group because of a rank.
+func (h *health) blame(rank int, err error) {
+	addr := h.peers[rank].addr
+	h.breakBy(&PeerError{Rank: rank, Addr: addr, Op: opName(h.mine.call), Seq: h.mine.seq, Err: err},
+		notice{cause: causePeer, rank: rank, a: addr, b: err.Error()})
+}
+
+func (h *health) mismatch(rank int, want, got string) {
+	h.breakBy(&MismatchError{Rank: rank, Want: want, Got: got}, notice{cause: causeMismatch, rank: rank, a: want, b: got})
+}
+
+// stall declares the running call stalled. Missing is who has not arrived: who does not answer, or is idle before it. A rank
+// that is itself waiting in an earlier call is missing only if nobody else is.
+func (h *health) stall() {
+	var missing, behind []int
+	for r := range h.peers {
+		p := &h.peers[r]
+		answers := p.heard && p.answered == h.probe
+		switch {
+		case r == h.rank, p.left && p.lastAlive >= h.mine.seq, answers && p.report.seq >= h.mine.seq:
+		case answers && p.report.running:
+			behind = append(behind, r)
+		default:
+			missing = append(missing, r)
+		}
+	}
+	if missing == nil {
+		missing = behind
+	}
+	err := h.stallError(h.mine, missing, h.limit)
+	calls := make([]string, len(missing))
+	for i, r := range missing {
+		calls[i] = err.Calls[r]
+	}
+	h.breakBy(err, notice{cause: causeStall, rank: h.rank, missing: missing, a: strings.Join(calls, "\n"), b: h.limit.Error()})
+}
+
+func (h *health) stallError(call callReport, missing []int, limit error) *StallError {
+	e := &StallError{Missing: missing, Op: opName(call.call), Seq: call.seq, Calls: make([]string, len(h.peers)), Err: limit}
+	for r := range h.peers {
+		switch p := &h.peers[r]; {
+		case r == h.rank:
+			e.Calls[r] = h.mine.describe()
+		case p.heard:
+			e.Calls[r] = p.report.describe()
+		}
+	}
+	return e
+}
+
+// remote turns a failure that another rank declared into this rank's error.
+func (h *health) remote(from int, n *notice) error {
+	switch n.cause {
+	case causeAbort:
+		return &AbortError{Rank: n.rank, Text: n.b}
+	case causeMismatch:
+		if n.rank == h.rank { // the reporter is who disagrees with us
+			return &MismatchError{Rank: from, Want: n.b, Got: n.a}
+		}
+		return &MismatchError{Rank: n.rank, Want: n.a, Got: n.b}
+	case causeStall:
+		err := h.stallError(n.report, n.missing, &remoteCause{fmt.Sprintf("rank %d: %s", from, n.b), context.DeadlineExceeded})
+		for i, call := range strings.Split(n.a, "\n")[:min(len(n.missing), 1+strings.Count(n.a, "\n"))] {
+			if r := n.missing[i]; r != h.rank && call != "" {
+				err.Calls[r] = call
+			}
+		}
+		return err
+	}
+	return &PeerError{Rank: n.rank, Addr: n.a, Op: opName(n.report.call), Seq: n.report.seq, Err: &remoteCause{text: n.b}}
+}
+
+// breakBy makes err the first cause unless there is one already, and tells the others unless tell is empty because they
+// have been told.
+func (h *health) breakBy(err error, tell notice) {
+	if h.cause != nil || h.closing {
+		return
+	}
+	h.cause = err
+	if tell.cause != 0 {
+		tell.kind, tell.report = noticeFailure, h.mine
+		h.sendAll(tell)
+	}
+}
+
+func (r callReport) describe() string {
+	if r.seq == 0 {
+		return "no call yet"
+	}
+	s := ring.Describe(transport.Tag{Match: r.seq, Call: r.call, Count: r.count})
+	if !r.running {
+		s += " completed"
+	}
+	return s
+}
+
+// opName is the operation of a packed call, "" when there was none.
+func opName(call uint64) string {
+	if call == 0 {
+		return ""
+	}
+	return ring.Op(call & 0xff).String()
+}
