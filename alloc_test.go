@@ -2,7 +2,6 @@
 
 package goccl
 
-
 import (
 	"context"
 	"math"

@@ -176,7 +176,7 @@ func TestStallNamesTheMissing(t *testing.T) {
 						if g.Rank() == 1 || g.Rank() == 3 {
 							return verdict(g)
 						}
-						ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+						ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 						defer cancel()
 						return AllReduce(ctx, g, make([]float32, count), Sum)
 					})
@@ -514,7 +514,7 @@ func TestStallInEveryCollective(t *testing.T) {
 		for name, call := range collectives {
 			gs := groups(t, w, 3, Config{})
 			errs := spoil(t.Context(), gs, 1, func(g *ProcessGroup) error {
-				ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 				defer cancel()
 				if err := call(ctx, g, 1000); err != nil {
 					return err

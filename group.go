@@ -251,7 +251,7 @@ func (g *ProcessGroup) endedInLine(ctx context.Context, op ring.Op) {
 // abortHere ends what an abort ends beside the collectives: point-to-point and the children.
 func (g *ProcessGroup) abortHere(err error) {
 	g.p2p.stop(err)
-	for _, c := range g.children.end(err) {
+	for _, c := range g.children.endAll(err) {
 		go c.Abort(err) // each waits until its own news are on the way
 	}
 }
@@ -273,7 +273,7 @@ func (g *ProcessGroup) close() error {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
-	childErr := closeAll(g.children.end(net.ErrClosed))
+	childErr := closeAll(g.children.endAll(net.ErrClosed))
 	g.p2p.flush(flushBound)
 	g.sayGoodbye(goodbyeBound)
 
@@ -291,7 +291,7 @@ func (g *ProcessGroup) close() error {
 	g.p2p.wait()
 	g.order.drain(context.Background(), flushBound)
 	if g.parent != nil {
-		g.parent.children.forget(g)
+		g.parent.children.end(g.id)
 	}
 	if unknown {
 		return errors.Join(mismatch, childErr)

@@ -12,7 +12,7 @@ import (
 
 const (
 	suspectGrace  = 200 * time.Millisecond // a rank whose stream ended without a word is blamed only after this: the word may be under way
-	decideGrace   = 200 * time.Millisecond // how long a stalled call asks who is missing before it gives up
+	decideGrace   = 500 * time.Millisecond // how long a stalled call waits for those who do not say where they are before it gives up
 	probeAfter    = 500 * time.Millisecond // a call that takes longer asks the others which call they are in
 	probeAtMost   = 8 * time.Second        // the gap between two such questions doubles up to this
 	statusIdle    = 500 * time.Millisecond // a rank idle for this long tells the next rank what it completed last

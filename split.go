@@ -24,13 +24,14 @@ type children struct {
 	opening map[uint64]context.CancelCauseFunc // ends the opening of a sub-group on this rank
 	failed  map[uint64]error                   // sub-groups that another member could not open, told before we tried
 	named   map[string]uint64                  // how many sub-groups have been made of each list of ranks by Subgroup
+	ended   []uint64                           // openings and sub-groups that ended last: news of them comes too late
 	over    error                              // set: no more children
 }
 
 // opening is what errors call the making of a sub-group.
 const opening = "sub-group"
 
-// maxFailedChildren bounds what other ranks can make us remember.
+// maxFailedChildren bounds what is remembered of sub-groups that failed or ended.
 const maxFailedChildren = 1 << 10
 
 // Split divides the group: ranks with the same color form a sub-group, ordered by key and then by rank. A rank with a negative
@@ -97,7 +98,7 @@ func (g *ProcessGroup) openChild(ctx context.Context, name string, n uint64, ran
 		err = g.children.opened(id, child)
 	}
 	if err != nil {
-		g.children.abandon(id)
+		g.children.end(id)
 		var told *childError
 		cause := context.Cause(ctx)
 		switch {
@@ -221,20 +222,18 @@ func (c *children) opened(id uint64, child *ProcessGroup) error {
 	return nil
 }
 
-func (c *children) abandon(id uint64) {
+// end forgets a sub-group, or one that could not be opened.
+func (c *children) end(id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.opening, id)
+	delete(c.open, id)
+	c.ended = append(c.ended, id)
+	c.ended = c.ended[max(0, len(c.ended)-maxFailedChildren):]
 }
 
-func (c *children) forget(child *ProcessGroup) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.open, child.id)
-}
-
-// end lets no more children be made, stops those in the making and returns the others.
-func (c *children) end(err error) []*ProcessGroup {
+// endAll lets no more children be made, stops those in the making and returns the others.
+func (c *children) endAll(err error) []*ProcessGroup {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = err
@@ -262,7 +261,7 @@ func (g *ProcessGroup) childFailed(from int, n *notice) {
 		cancel(&childError{err})
 		return
 	}
-	if c.open[id] == nil && len(c.failed) < maxFailedChildren {
+	if c.open[id] == nil && !slices.Contains(c.ended, id) && len(c.failed) < maxFailedChildren {
 		if c.failed == nil {
 			c.failed = map[uint64]error{}
 		}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 )
 
@@ -189,6 +191,14 @@ func (s *start) connect(ctx context.Context, open func(ctx context.Context, m *m
 		<-opened
 		return err
 	}
+	if peerHungUp(own) {
+		select {
+		case l := <-s.inbox: // why it did
+			return s.verdictOf(l, own)
+		case <-time.After(hearsayGrace):
+		case <-ctx.Done():
+		}
+	}
 	if own != nil {
 		return s.resign(own)
 	}
@@ -201,6 +211,14 @@ func (s *start) connect(ctx context.Context, open func(ctx context.Context, m *m
 	case <-ctx.Done():
 		return s.giveUp(ctx)
 	}
+}
+
+// hearsayGrace is how long a rank whose peer hung up on it waits for the peer's own word, which says more, before it reports.
+const hearsayGrace = 200 * time.Millisecond
+
+// peerHungUp reports whether err is but the end of a connection.
+func peerHungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // verdictOf reads a letter that must be the verdict; nil means that every rank is connected, which cannot be said before this

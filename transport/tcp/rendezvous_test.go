@@ -27,7 +27,7 @@ func apart(t *testing.T, cfg RendezvousConfig) (at string, result <-chan error) 
 func apartWorld(at string, size int) []Config {
 	cfgs := make([]Config, size)
 	for r := range cfgs {
-		cfgs[r] = Config{Rank: r, Size: size, Coordinator: at, Timeout: 10 * time.Second}
+		cfgs[r] = Config{Rank: r, Size: size, Coordinator: at, Timeout: 30 * time.Second}
 	}
 	return cfgs
 }

@@ -49,7 +49,7 @@ func world(t testing.TB, size int) []Config {
 	ln := listener(t)
 	cfgs := make([]Config, size)
 	for r := range cfgs {
-		cfgs[r] = Config{Rank: r, Size: size, Coordinator: ln.Addr().String(), Timeout: 10 * time.Second}
+		cfgs[r] = Config{Rank: r, Size: size, Coordinator: ln.Addr().String(), Timeout: 30 * time.Second}
 	}
 	cfgs[0].Listener = ln
 	return cfgs
