@@ -395,3 +395,18 @@ func TestHealthStallSparesThoseWhoLeft(t *testing.T) {
 		t.Errorf("got %v, want rank 3 missing", w.ranks[0].cause)
 	}
 }
+
+// A rank that has learned of the stall from another and left at once had arrived all the same.
+func TestHealthStallSparesTheMessenger(t *testing.T) {
+	w := newWard(t, 4)
+	w.begin(1, 0, 2, 3)
+	w.pass(probeAfter)
+	w.ranks[0].goodbye(func(int) uint64 { return 0 }) // in the middle of the call
+	w.ranks[3].overdue(w.now, context.DeadlineExceeded)
+	w.deliver()
+	w.pass(suspectGrace / 2)
+	var e *StallError
+	if !errors.As(w.ranks[3].cause, &e) || !slices.Equal(e.Missing, []int{1}) {
+		t.Errorf("got %v, want rank 1 missing", w.ranks[3].cause)
+	}
+}

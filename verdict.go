@@ -19,7 +19,12 @@ func (h *health) cancelled(what string, err error) {
 }
 
 // runningCall names the call that is running, or was last.
-func (h *health) runningCall() string { return fmt.Sprintf("%s #%d", opName(h.mine.call), h.mine.seq) }
+func (h *health) runningCall() string {
+	if h.mine.seq == 0 {
+		return "the first call"
+	}
+	return fmt.Sprintf("%s #%d", opName(h.mine.call), h.mine.seq)
+}
 
 // abort tells the others even if the group is broken already: it ends point-to-point too.
 func (h *health) abort(err *localAbort) {
@@ -53,7 +58,7 @@ func (h *health) stall() {
 		p := &h.peers[r]
 		answers := p.heard && p.answered == h.probe
 		switch {
-		case r == h.rank, p.left && p.lastAlive >= h.mine.seq, answers && p.report.seq >= h.mine.seq:
+		case r == h.rank, (answers || p.left) && p.report.seq >= h.mine.seq: // it left after it had arrived, perhaps because of this
 		case answers && p.report.running:
 			behind = append(behind, r)
 		default:
