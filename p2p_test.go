@@ -398,3 +398,30 @@ func TestMessagesAreBitExact(t *testing.T) {
 		})
 	})
 }
+
+// A peer that asks and asks and reads nothing makes no queue grow.
+func TestProbesThatNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ts := mem.NewWorld(2)
+		g, err := New(ts[0], Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range uint64(5000) {
+			n := notice{kind: noticeProbe, value: i + 1}
+			if err := ts[1].Send(t.Context(), 0, controlTag, n.encode()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		box := &g.control.outbox[1]
+		box.mu.Lock()
+		queued := len(box.queue)
+		box.mu.Unlock()
+		if queued > 1 {
+			t.Errorf("%d answers are queued", queued)
+		}
+		ts[1].Close()
+		g.Close()
+	})
+}
