@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -424,4 +425,28 @@ func TestProbesThatNobodyReads(t *testing.T) {
 		ts[1].Close()
 		g.Close()
 	})
+}
+
+// deadLine is a transport whose point-to-point stream to a peer breaks before anything else shows that the peer is gone.
+type deadLine struct{ transport.Transport }
+
+func (d deadLine) Send(ctx context.Context, to int, tag transport.Tag, p []byte) error {
+	if tag.Class == transport.PointToPoint {
+		return &PeerError{Rank: to, Addr: "there", Err: syscall.EPIPE}
+	}
+	return d.Transport.Send(ctx, to, tag, p)
+}
+
+func TestSendThatMeetsABrokenStream(t *testing.T) {
+	w := func(t *testing.T, n int) []transport.Transport {
+		ts := mem.NewWorld(n)
+		ts[0] = deadLine{ts[0]}
+		return ts
+	}
+	gs := groups(t, w, 2, Config{})
+	var e *PeerError
+	err := Send(t.Context(), gs[0], 1, 0, []int8{1})
+	if !errors.As(err, &e) || e.Rank != 1 || e.Addr != "there" || e.Op != "send" || !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("got %v", err)
+	}
 }
