@@ -270,9 +270,8 @@ func (s *start) resign(own error) error {
 // exchange sends a result and waits a little for the verdict; nil when none comes.
 func (s *start) exchange(mine *outcome) *outcome {
 	s.conn.SetDeadline(time.Now().Add(verdictGrace))
-	if _, err := s.conn.Write(message(kindResult, mine.payload())); err != nil {
-		return nil
-	}
+	// If this fails the coordinator has perhaps made up its mind and gone: its verdict has come then.
+	s.conn.Write(message(kindResult, mine.payload()))
 	for l := range s.inbox {
 		if l.verdict != nil {
 			return l.verdict
