@@ -17,6 +17,10 @@ var ErrArgument = ring.ErrArgument
 // ErrBroken is wrapped, together with the first cause, by every collective called after the group failed.
 var ErrBroken = errors.New("goccl: group is broken")
 
+// ErrNoMajority is wrapped by the error of Shrink when too few ranks of the group are left: others, cut off from here, could be
+// going on. Config.ShrinkMinority lifts the rule.
+var ErrNoMajority = errors.New("goccl: no majority of the group is left")
+
 // A PeerError is a failure with a culprit: the rank that died, left, was cancelled or broke the protocol.
 type PeerError = transport.PeerError
 
@@ -63,6 +67,16 @@ type AbortError struct {
 }
 
 func (e *AbortError) Error() string { return fmt.Sprintf("goccl: rank %d aborted: %s", e.Rank, e.Text) }
+
+// An ExcludedError says that the group goes on without this rank: the others held it for dead, or it came too late.
+type ExcludedError struct {
+	Epoch uint64 // of the group that goes on
+	Ranks []int  // of this group that are in it, ascending
+}
+
+func (e *ExcludedError) Error() string {
+	return fmt.Sprintf("goccl: excluded: epoch %d goes on with ranks %v", e.Epoch, e.Ranks)
+}
 
 // localAbort is the AbortError on the rank that aborted, where the caller's own cause is still at hand.
 type localAbort struct {

@@ -63,6 +63,9 @@ type outgoing struct {
 	notice
 }
 
+// gone reports whether a rank is no longer there, for whatever reason.
+func (h *health) gone(rank int) bool { return h.peers[rank].lost || h.peers[rank].left }
+
 func newHealth(rank, size int, addr func(int) string) *health {
 	h := &health{rank: rank, peers: make([]peerHealth, size), suspect: -1}
 	h.mine.digest = digestInitial

@@ -97,3 +97,26 @@ type Subsetter interface {
 type Addresser interface {
 	Addr(rank int) string // for messages only; "" when unknown
 }
+
+// A Regrouper is a Transport whose ranks can go on in a next epoch: a new world of some of them and of newcomers, with
+// connections of its own.
+type Regrouper interface {
+	// Epoch is 0 in the world that the ranks started as, and grows with each Regroup.
+	Epoch() uint64
+
+	// Waiting returns the newcomers that wait at this rank to be admitted, each in an encoding of the transport's own.
+	Waiting() [][]byte
+
+	// Regroup opens the next epoch's connections and returns when this rank has them all. Every rank in next.Ranks calls it with
+	// the same argument; it works although peers outside of next.Ranks are dead, and when collectives of this transport have
+	// failed. It fails when a member leaves or a newcomer gives up meanwhile; a PeerError names a rank of the new epoch. The
+	// new transport does not depend on this one, which the caller closes, before or after.
+	Regroup(ctx context.Context, next Epoch) (Transport, error)
+}
+
+// An Epoch is the next world of a Regrouper.
+type Epoch struct {
+	Number    uint64   // greater than Regrouper.Epoch, and never tried before
+	Ranks     []int    // who stays, in the order of their new ranks
+	Newcomers [][]byte // from Waiting of any of the ranks; their new ranks follow
+}
