@@ -23,6 +23,7 @@ var imports = map[string][]string{
 	"transport/transporttest": {"transport"},
 	"ring":                    {"dtype", "transport"},
 	".":                       {"dtype", "transport", "transport/mem", "transport/tcp", "ring"},
+	"internal/hostile":        {},
 	"internal/launch":         {"transport/tcp"},
 	"cmd/goccl":               {"internal/launch", "transport/tcp"},
 	"bench":                   {".", "dtype", "ring", "transport/mem", "internal/launch"},
