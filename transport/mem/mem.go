@@ -37,7 +37,7 @@ func NewWorldWith(n int, o Options) []transport.Transport {
 	if n < 1 || o.Buffer < 1 {
 		panic(fmt.Sprintf("mem: a world of %d ranks with buffers of %d bytes", n, o.Buffer))
 	}
-	w := &world{options: o, spaces: make(map[uint64]*space)}
+	w := &world{options: o, spaces: make(map[uint64]*space), turnouts: make(map[turnoutKey]*turnout)}
 	ranks := make([]int, n)
 	for i := range ranks {
 		ranks[i] = i
@@ -53,16 +53,19 @@ func NewWorldWith(n int, o Options) []transport.Transport {
 // A world is what its ranks share.
 type world struct {
 	options Options
+	epoch   uint64
 	seeds   atomic.Uint64 // pipes made with jitter so far
 
-	mu     sync.Mutex        // taken before any space's
-	spaces map[uint64]*space // sub-groups that some members have yet to enter, by id
+	mu       sync.Mutex              // taken before any space's or turnout's
+	spaces   map[uint64]*space       // sub-groups that some members have yet to enter, by id
+	turnouts map[turnoutKey]*turnout // next epochs that some members have yet to enter
 }
 
 // A space holds the pipes among the members of one group.
 type space struct {
 	parent  *space
 	ranks   []int // of the parent's group, by rank in this one
+	names   []int // ranks of the first epoch's world, for messages
 	signals []signal
 	entered []bool // guarded by the world's mu
 
@@ -79,6 +82,12 @@ type pipeKey struct {
 
 func newSpace(parent *space, ranks []int) *space {
 	s := &space{parent: parent, ranks: slices.Clone(ranks), pipes: make(map[pipeKey]*pipe)}
+	s.names = slices.Clone(ranks)
+	if parent != nil {
+		for i, r := range ranks {
+			s.names[i] = parent.names[r]
+		}
+	}
 	s.signals = make([]signal, len(ranks))
 	s.entered = make([]bool, len(ranks))
 	s.gone = make([]bool, len(ranks))
@@ -120,13 +129,20 @@ func (w *world) enter(parent *space, id uint64, ranks []int, self int) (*space, 
 	return s, nil
 }
 
-// forgo makes a rank that has closed a member that has left, in the sub-groups which wait for it.
+// forgo makes a rank that has closed a member that has left, in the sub-groups and next epochs which wait for it.
 func (w *world) forgo(parent *space, self int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.spaces {
 		if i := slices.Index(s.ranks, self); s.parent == parent && i >= 0 && !s.entered[i] {
 			s.leave(i)
+		}
+	}
+	for key, t := range w.turnouts {
+		if i := slices.Index(t.ranks, self); key.from == parent && i >= 0 {
+			if t.forgo(i); t.complete() {
+				delete(w.turnouts, key)
+			}
 		}
 	}
 }

@@ -16,6 +16,7 @@ type rank struct {
 	world *world
 	space *space
 	table *link.Table
+	gone  chan struct{} // closed by Close
 
 	mu       sync.Mutex
 	closed   bool
@@ -26,11 +27,12 @@ var (
 	_ transport.Exchanger = (*rank)(nil)
 	_ transport.Subsetter = (*rank)(nil)
 	_ transport.Addresser = (*rank)(nil)
+	_ transport.Regrouper = (*rank)(nil)
 )
 
 // newRank makes the transport of member i of a space.
 func newRank(w *world, s *space, i int) *rank {
-	r := &rank{world: w, space: s}
+	r := &rank{world: w, space: s, gone: make(chan struct{})}
 	peers := make([]link.Endpoint, len(s.ranks))
 	for p := range peers {
 		peers[p] = link.Endpoint{Rank: p, Addr: r.Addr(p), Local: true}
@@ -57,13 +59,8 @@ func newRank(w *world, s *space, i int) *rank {
 func (r *rank) Rank() int { return r.table.Rank() }
 func (r *rank) Size() int { return r.table.Size() }
 
-// Addr names a peer by its rank in the outermost world.
-func (r *rank) Addr(peer int) string {
-	for s := r.space; s != nil; s = s.parent {
-		peer = s.ranks[peer]
-	}
-	return fmt.Sprintf("mem:%d", peer)
-}
+// Addr names a peer by its rank in the outermost world of the first epoch.
+func (r *rank) Addr(peer int) string { return fmt.Sprintf("mem:%d", r.space.names[peer]) }
 
 func (r *rank) Send(ctx context.Context, to int, tag transport.Tag, p []byte) error {
 	return r.table.Send(ctx, to, tag, p)
@@ -103,7 +100,10 @@ func (r *rank) Subset(ctx context.Context, id uint64, ranks []int) (transport.Tr
 // see it as gone.
 func (r *rank) Close() error {
 	r.mu.Lock()
-	r.closed = true
+	if !r.closed {
+		r.closed = true
+		close(r.gone)
+	}
 	children := r.children
 	r.children = nil
 	r.mu.Unlock()

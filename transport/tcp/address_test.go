@@ -178,13 +178,13 @@ func TestBindsExactly(t *testing.T) {
 	meshes, errs := startAll(t, world(t, 3))
 	noErrors(t, errs)
 	for _, m := range meshes {
-		m.srv.mu.Lock()
-		for _, ln := range m.srv.listeners {
+		m.host.srv.mu.Lock()
+		for _, ln := range m.host.srv.listeners {
 			if a := addrPort(ln.Addr()); ln.Addr().Network() == "tcp" && a.Addr() != ip("127.0.0.1") {
 				t.Errorf("rank %d listens on %v", m.rank, ln.Addr())
 			}
 		}
-		m.srv.mu.Unlock()
+		m.host.srv.mu.Unlock()
 	}
 }
 

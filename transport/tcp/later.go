@@ -28,7 +28,7 @@ func (t *Transport) openLater(ctx context.Context, peer int, class transport.Cla
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
-	return nil, t.opening(peer, class, err)
+	return nil, t.blame(peer, class, err)
 }
 
 // whilePresent returns a context that also ends, with a PeerError, when the peer's control connection does, or so much
@@ -58,6 +58,12 @@ func (t *Transport) sawLeave(peer int) time.Time {
 		t.left[peer] = time.Now()
 	}
 	return t.left[peer]
+}
+
+func (t *Transport) hasLeft(peer int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.left[peer].IsZero()
 }
 
 func sleepUntil(ctx context.Context, when time.Time) {

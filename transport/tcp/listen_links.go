@@ -53,7 +53,7 @@ func (s *start) listenUnix(ctx context.Context, info *peerInfo) error {
 		return nil
 	}
 	info.unix = name
-	s.mesh.srv.serve(ln)
+	s.host.srv.serve(ln)
 	return nil
 }
 
@@ -69,7 +69,7 @@ func (s *start) listenTCP(ctx context.Context, coordinator net.Listener, info *p
 	if err != nil {
 		return err
 	}
-	s.mesh.srv.serve(ln)
+	s.host.srv.serve(ln)
 	port := addrPort(ln.Addr()).Port()
 	if info.tcp = s.advertised(port); info.tcp == "" {
 		info.tcp = netip.AddrPortFrom(advertise.addr.WithZone(""), port).String()

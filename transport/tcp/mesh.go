@@ -11,24 +11,18 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// A mesh is what start-up leaves behind: who the ranks are, where they listen, and this rank's own listeners, on which
-// connections for sub-groups and point-to-point traffic keep coming.
+// A mesh is one world: who its ranks are, where they listen, and the connections for sub-groups and point-to-point traffic
+// that keep coming through the host's listeners.
 type mesh struct {
+	host       *host
 	rank, size int
-	runID      string
-	link       string
-	net        *network
-	dialling   chan struct{} // limits how many connections are being opened
+	epoch      uint64
+	world      [16]byte // its name, the same on all ranks
+	peers      []peerInfo
+	nearby     netip.AddrPort // of the coordinator, where other ranks share its listener with rank 0; invalid on rank 0 itself
+	zone       netip.Addr     // gives link-local addresses of others their zone
 	life       context.Context
 	end        context.CancelCauseFunc
-	srv        *server
-
-	// Written by begin before begun is closed, constant afterwards.
-	begun  chan struct{}
-	world  [16]byte
-	peers  []peerInfo
-	nearby netip.AddrPort // of the coordinator, where other ranks share its listener with rank 0; invalid on rank 0 itself
-	zone   netip.Addr     // gives link-local addresses of others their zone
 
 	mu     sync.Mutex
 	closed bool
@@ -59,33 +53,16 @@ const (
 	maxParked   = 256 // connections per peer that nobody has taken: sub-groups whose members come at different times
 )
 
-func newMesh(p *plan) *mesh {
+// newMesh is the world that t lists, in which this process is rank. nearby is where it reached the coordinator, zone its own
+// address on that way.
+func newMesh(h *host, rank int, epoch uint64, t *table, nearby netip.AddrPort, zone netip.Addr) *mesh {
 	m := &mesh{
-		rank: p.Rank, size: p.Size, runID: p.RunID, link: p.Link, net: p.net,
-		dialling: make(chan struct{}, maxDialling),
-		begun:    make(chan struct{}),
-		slots:    make(map[streamKey]*slot),
-		parked:   make(map[uint32]int),
+		host: h, rank: rank, size: len(t.peers), epoch: epoch, world: t.world, peers: t.peers, nearby: nearby, zone: zone,
+		slots:  make(map[streamKey]*slot),
+		parked: make(map[uint32]int),
 	}
 	m.life, m.end = context.WithCancelCause(context.Background())
-	m.srv = newServer(roleRank, p.Logger, map[purpose]handler{purposeLink: m})
 	return m
-}
-
-// serve begins to accept on the coordinator's listener, if this rank has one. fail hears when accepting does not work.
-func (m *mesh) serve(c *coordinator, ln net.Listener, fail func(error)) {
-	m.srv.fault = fail
-	if c != nil {
-		m.srv.handlers[purposeRegister] = c
-		m.srv.serve(ln)
-	}
-}
-
-// begin takes the table; connections of other ranks are looked at from now on. nearby is where this rank reached the
-// coordinator, zone its own address on that way.
-func (m *mesh) begin(t *table, nearby netip.AddrPort, zone netip.Addr) {
-	m.world, m.peers, m.nearby, m.zone = t.world, t.peers, nearby, zone
-	close(m.begun)
 }
 
 // addr is where rank listens, for messages.
@@ -99,26 +76,17 @@ func (m *mesh) addr(rank int) string {
 // sameHost tells whether rank shares this rank's kernel and network.
 func (m *mesh) sameHost(rank int) bool { return m.peers[rank].host == m.peers[m.rank].host }
 
-// check implements handler for connections of other ranks.
-func (m *mesh) check(ctx context.Context, h *hello, conn net.Conn) *rejection {
-	select {
-	case <-m.begun: // a peer may have its table a moment earlier
-	case <-ctx.Done():
-		return &rejection{rejectBusy, fmt.Sprintf("rank %d does not know its peers yet", m.rank)}
-	}
+// check tells whether another rank may have the connection that it wants.
+func (m *mesh) check(h *hello) *rejection {
 	switch {
-	case h.runID != m.runID:
-		return refuse("run id differs: you belong to %q, rank %d to %q", h.runID, m.rank, m.runID)
 	case h.to != uint32(m.rank):
 		return refuse("you look for rank %d, this is rank %d", h.to, m.rank)
 	case h.size != uint32(m.size):
 		return refuse("sizes disagree: you say %d, rank %d says %d", h.size, m.rank, m.size)
-	case h.world != m.world:
-		return refuse("you belong to another start of this run than rank %d", m.rank)
 	case h.from >= uint32(m.size) || h.from == uint32(m.rank):
 		return refuse("rank %d does not connect to rank %d of %d", h.from, m.rank, m.size)
-	case h.epoch != 0:
-		return refuse("epoch %d is not this one, 0", h.epoch)
+	case h.epoch != m.epoch:
+		return refuse("epoch %d is not this one, %d", h.epoch, m.epoch)
 	case h.class < transport.Collective || h.class > transport.Control:
 		return refuse("class %d unknown", h.class)
 	}
@@ -141,10 +109,9 @@ func (m *mesh) room(key streamKey) *rejection {
 	return nil
 }
 
-// take implements handler: it parks the connection for await. A second one under the same key replaces a first that nobody
-// has taken: the peer dials again only when it has given that one up.
-func (m *mesh) take(conn net.Conn, h *hello, settled func()) error {
-	settled()
+// park keeps an accepted connection for await. A second one under the same key replaces a first that nobody has taken: the
+// peer dials again only when it has given that one up.
+func (m *mesh) park(conn net.Conn, h *hello) {
 	key := streamKey{h.from, h.class, h.group}
 	tune(conn, h.class, m.sameHost(int(h.from)))
 	m.mu.Lock()
@@ -156,7 +123,7 @@ func (m *mesh) take(conn net.Conn, h *hello, settled func()) error {
 			delete(m.slots, key)
 		}
 		conn.Close()
-		return nil
+		return
 	case s.conn != nil:
 		s.conn.Close()
 	default:
@@ -164,7 +131,6 @@ func (m *mesh) take(conn net.Conn, h *hello, settled func()) error {
 		s.arrived <- struct{}{}
 	}
 	s.conn = conn
-	return nil
 }
 
 // slot returns the slot of key; m.mu is held.
@@ -176,9 +142,6 @@ func (m *mesh) slot(key streamKey) *slot {
 	}
 	return s
 }
-
-// skew implements handler: the stranger has been refused, and the mesh has no use for more.
-func (m *mesh) skew(*hello, *versionError, string) {}
 
 // await waits until peer has dialled us for (class, group) and returns that handshaked connection.
 func (m *mesh) await(ctx context.Context, peer int, class transport.Class, group uint64) (net.Conn, error) {
@@ -227,7 +190,8 @@ func (m *mesh) drop(key streamKey) {
 	delete(m.slots, key)
 }
 
-// close ends the listeners and every connection that nobody has taken, and waits for the goroutines. It is idempotent.
+// close ends every connection that nobody has taken and, with the host's last world, its listeners, and waits for the
+// goroutines. It is idempotent.
 func (m *mesh) close() {
 	m.mu.Lock()
 	m.closed = true
@@ -236,7 +200,7 @@ func (m *mesh) close() {
 	}
 	m.mu.Unlock()
 	m.end(net.ErrClosed)
-	m.srv.close()
+	m.host.leave(m)
 }
 
 func (m *mesh) peerError(peer int, err error) error {

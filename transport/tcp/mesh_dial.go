@@ -47,8 +47,8 @@ func (m *mesh) dial(ctx context.Context, peer int, class transport.Class, group 
 
 func (m *mesh) tryDial(ctx context.Context, peer int, class transport.Class, group uint64) (net.Conn, error) {
 	select {
-	case m.dialling <- struct{}{}:
-		defer func() { <-m.dialling }()
+	case m.host.dialling <- struct{}{}:
+		defer func() { <-m.host.dialling }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -56,15 +56,15 @@ func (m *mesh) tryDial(ctx context.Context, peer int, class transport.Class, gro
 	if err != nil {
 		return nil, err
 	}
-	conn, err := m.net.dial(ctx, network, address)
-	if network == "unix" && m.link != "unix" && lacking(err) {
-		conn, err = m.net.dial(ctx, "tcp", m.tcpAddress(peer))
+	conn, err := m.host.net.dial(ctx, network, address)
+	if network == "unix" && m.host.link != "unix" && lacking(err) {
+		conn, err = m.host.net.dial(ctx, "tcp", m.tcpAddress(peer))
 	}
 	if err != nil {
 		return nil, err
 	}
 	h := &hello{
-		purpose: purposeLink, class: class, group: group, world: m.world, runID: m.runID,
+		purpose: purposeLink, class: class, group: group, world: m.world, epoch: m.epoch, runID: m.host.runID,
 		from: uint32(m.rank), to: uint32(peer), size: uint32(m.size),
 	}
 	if err := introduce(ctx, conn, h, nil); err != nil {
@@ -78,12 +78,12 @@ func (m *mesh) tryDial(ctx context.Context, peer int, class transport.Class, gro
 // way is how to reach peer for a class.
 func (m *mesh) way(peer int, class transport.Class) (network, address string, err error) {
 	p := &m.peers[peer]
-	if class == transport.Collective && m.link != "tcp" {
+	if class == transport.Collective && m.host.link != "tcp" {
 		if m.sameHost(peer) && p.unix != "" && m.peers[m.rank].unix != "" {
 			return "unix", p.unix, nil
 		}
-		if m.link == "unix" {
-			return "", "", &ConfigError{Field: "Link", Value: m.link,
+		if m.host.link == "unix" {
+			return "", "", &ConfigError{Field: "Link", Value: m.host.link,
 				Reason: fmt.Sprintf("rank %d (%s) and rank %d (%s) share no Unix-domain sockets", m.rank, m.addr(m.rank), peer, m.addr(peer))}
 		}
 	}

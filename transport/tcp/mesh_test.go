@@ -19,7 +19,7 @@ func sayHello(t *testing.T, m *mesh, edit func(h *hello)) (net.Conn, error) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	h := &hello{purpose: purposeLink, class: transport.Control, group: 42, world: m.world, runID: m.runID, from: 1, to: 0, size: 2}
+	h := &hello{purpose: purposeLink, class: transport.Control, group: 42, world: m.world, runID: m.host.runID, from: 1, to: 0, size: 2}
 	edit(h)
 	return conn, introduce(t.Context(), conn, h, nil)
 }
@@ -34,7 +34,7 @@ func TestLinkRefusals(t *testing.T) {
 	noErrors(t, errs)
 	for want, edit := range map[string]func(h *hello){
 		"you look for rank 1, this is rank 0":                               func(h *hello) { h.to = 1 },
-		`run id differs: you belong to "run 6", rank 0 to "run 7"`:          func(h *hello) { h.runID = "run 6" },
+		`run id differs: you belong to "run 6", this rank to "run 7"`:       func(h *hello) { h.runID = "run 6" },
 		"sizes disagree: you say 3, rank 0 says 2":                          func(h *hello) { h.size = 3 },
 		"you belong to another start of this run":                           func(h *hello) { h.world[3]++ },
 		"rank 0 does not connect to rank 0 of 2":                            func(h *hello) { h.from = 0 },

@@ -17,7 +17,8 @@ const verdictGrace = 300 * time.Millisecond
 // A start is one rank on its way into the mesh.
 type start struct {
 	*plan
-	mesh        *mesh
+	host        *host
+	mesh        *mesh         // once the table is there
 	coordinator *coordinator  // on rank 0, unless a coordinator is apart
 	verdict     chan struct{} // closed when our own coordinator has handed out its verdict; nil without one
 	conn        net.Conn      // to the coordinator
@@ -49,9 +50,9 @@ func join(ctx context.Context, cfg Config, open func(ctx context.Context, m *mes
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	s := &start{plan: p, mesh: newMesh(p), inbox: make(chan letter, 1), began: time.Now()}
+	s := &start{plan: p, host: newHost(p), inbox: make(chan letter, 1), began: time.Now()}
 	if err := s.run(ctx, fail, open); err != nil {
-		s.mesh.close()
+		s.host.close()
 		return nil, err
 	}
 	return s.mesh, nil
@@ -62,7 +63,9 @@ func (s *start) run(ctx context.Context, fail func(error), open func(ctx context
 		if s.Listener != nil {
 			s.Listener.Close()
 		}
-		s.mesh.begin(&table{peers: make([]peerInfo, 1)}, netip.AddrPort{}, netip.Addr{})
+		if err := s.begin(&table{peers: make([]peerInfo, 1)}, netip.AddrPort{}, netip.Addr{}); err != nil {
+			return err
+		}
 		return open(ctx, s.mesh)
 	}
 	ln, conn, err := s.meet(ctx)
@@ -71,7 +74,7 @@ func (s *start) run(ctx context.Context, fail func(error), open func(ctx context
 	}
 	s.conn = conn
 	s.coordinate(ctx, ln)
-	s.mesh.serve(s.coordinator, ln, fail)
+	s.host.serve(s.coordinator, ln, fail)
 	go s.read()
 	defer s.leave()
 	info, listenErr := s.listenForLinks(ctx, ln)
@@ -93,8 +96,16 @@ func (s *start) run(ctx context.Context, fail func(error), open func(ctx context
 	if ln != nil {
 		zone = ln.Addr()
 	}
-	s.mesh.begin(t, addrPort(s.conn.RemoteAddr()), addrPort(zone).Addr())
+	if err := s.begin(t, addrPort(s.conn.RemoteAddr()), addrPort(zone).Addr()); err != nil {
+		return s.resign(err)
+	}
 	return s.connect(ctx, open)
+}
+
+// begin enters the world of the table.
+func (s *start) begin(t *table, nearby netip.AddrPort, zone netip.Addr) error {
+	s.mesh = newMesh(s.host, s.Rank, 0, t, nearby, zone)
+	return s.host.enter(s.mesh)
 }
 
 // coordinate makes this rank the coordinator when it has a listener for that. Its own registration goes through a pipe, so

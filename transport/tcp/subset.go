@@ -26,7 +26,9 @@ func (t *Transport) Subset(ctx context.Context, id uint64, ranks []int) (transpo
 	for i, r := range ranks {
 		world[i] = t.ranks[r]
 	}
-	child, err := open(ctx, &Transport{mesh: t.mesh, id: id, ranks: world, checksum: t.checksum}, t)
+	child, err := open(ctx, &opening{
+		Transport: &Transport{mesh: t.mesh, id: id, ranks: world, checksum: t.checksum}, parent: t, former: ranks,
+	})
 	if err != nil {
 		t.mesh.forget(id)
 		return nil, fmt.Errorf("tcp: sub-group %#x: %w", id, err)

@@ -30,6 +30,8 @@ type Transport struct {
 	life context.Context // ended, with net.ErrClosed, by Close
 	end  context.CancelCauseFunc
 
+	regroups sync.WaitGroup // one per Regroup that runs; added to under mu while not closed
+
 	mu       sync.Mutex
 	closed   bool         // guarded by mu, like the next two
 	children []*Transport // open sub-groups
@@ -40,6 +42,7 @@ var (
 	_ transport.Transport = (*Transport)(nil)
 	_ transport.Subsetter = (*Transport)(nil)
 	_ transport.Addresser = (*Transport)(nil)
+	_ transport.Regrouper = (*Transport)(nil)
 )
 
 // Connect meets the other ranks and returns once every rank is connected with every other: on all ranks, or, with an
@@ -47,11 +50,7 @@ var (
 func Connect(ctx context.Context, cfg Config) (*Transport, error) {
 	var t *Transport
 	m, err := join(ctx, cfg, func(ctx context.Context, m *mesh) (err error) {
-		ranks := make([]int, m.size)
-		for i := range ranks {
-			ranks[i] = i
-		}
-		t, err = open(ctx, &Transport{mesh: m, ranks: ranks, checksum: cfg.Checksum}, nil)
+		t, err = open(ctx, &opening{Transport: worldOf(m, cfg.Checksum)})
 		return err
 	})
 	if err != nil && t != nil {
@@ -64,6 +63,15 @@ func Connect(ctx context.Context, cfg Config) (*Transport, error) {
 		panic("BUG: tcp: joined without opening the mesh that was joined")
 	}
 	return t, nil
+}
+
+// worldOf is the transport of a whole world, yet to be opened.
+func worldOf(m *mesh, checksum bool) *Transport {
+	ranks := make([]int, m.size)
+	for i := range ranks {
+		ranks[i] = i
+	}
+	return &Transport{mesh: m, ranks: ranks, checksum: checksum}
 }
 
 func (t *Transport) Rank() int { return t.table.Rank() }
@@ -91,6 +99,7 @@ func (t *Transport) Close() error {
 	t.children = nil
 	t.mu.Unlock()
 	t.end(net.ErrClosed)
+	t.regroups.Wait()
 	var wg sync.WaitGroup
 	for _, c := range children {
 		wg.Go(func() { c.Close() })

@@ -62,6 +62,7 @@ var cases = []struct {
 	{"Leaks", (*suite).leaks},
 	{"Exchange", (*suite).exchange},
 	{"Subset", (*suite).subset},
+	{"Regroup", (*suite).regroup},
 }
 
 // patience bounds every test: a transport that hangs fails by the context's error.
@@ -169,7 +170,13 @@ func (s *suite) leaks(t *testing.T) {
 	for range 3 {
 		round()
 	}
-	// Close joins what a transport started, but a goroutine that has said so may have yet to end.
+	settles(t, before)
+}
+
+// settles waits until no more goroutines run than before. Close joins what a transport started, but a goroutine that has said
+// so may have yet to end.
+func settles(t *testing.T, before int) {
+	t.Helper()
 	deadline := time.After(patience / 4)
 	for runtime.NumGoroutine() > before {
 		select {
