@@ -87,9 +87,14 @@ func each(gs []*ProcessGroup, program func(g *ProcessGroup) error) []error {
 // runRanks runs one rank's program on n ranks of a world; any error fails the test.
 func runRanks(t *testing.T, w world, n int, program func(ctx context.Context, g *ProcessGroup) error) {
 	t.Helper()
+	runRanksWith(t, w, n, Config{}, program)
+}
+
+func runRanksWith(t *testing.T, w world, n int, cfg Config, program func(ctx context.Context, g *ProcessGroup) error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	gs := groups(t, w, n, Config{})
+	gs := groups(t, w, n, cfg)
 	for r, err := range each(gs, func(g *ProcessGroup) error { return program(ctx, g) }) {
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)

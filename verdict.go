@@ -95,8 +95,13 @@ func (h *health) remote(from int, n *notice) error {
 	case causeAbort:
 		return &AbortError{Rank: n.rank, Text: n.b}
 	case causeMismatch:
-		if n.rank == h.rank { // the reporter is who disagrees with us
+		switch {
+		case n.rank == h.rank: // the reporter is who disagrees with us
 			return &MismatchError{Rank: from, Want: n.b, Got: n.a}
+		case n.report.seq != h.mine.seq:
+			return &MismatchError{Rank: n.rank, Want: n.a, Got: n.b, Told: true, By: from}
+		case !n.report.agrees(h.mine): // with us either: the rank it blames may do what we do
+			return &MismatchError{Rank: from, Want: h.mine.describe(), Got: n.a}
 		}
 		return &MismatchError{Rank: n.rank, Want: n.a, Got: n.b}
 	case causeStall:
@@ -122,6 +127,11 @@ func (h *health) breakBy(err error, tell notice) {
 		tell.kind, tell.report = noticeFailure, h.mine
 		h.sendAll(tell)
 	}
+}
+
+// agrees reports whether two ranks that are in the same call, or have completed it, have made the same calls so far.
+func (r callReport) agrees(other callReport) bool {
+	return r.call == other.call && r.count == other.count && r.digest == other.digest
 }
 
 func (r callReport) describe() string {

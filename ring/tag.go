@@ -71,9 +71,15 @@ func Describe(tag transport.Tag) string {
 type MismatchError struct {
 	Rank      int    // the other rank
 	Want, Got string // this rank's call and the other's, in words
+	// Told says that this rank was told, before it came to the call itself: Want is then the call of rank By.
+	Told bool
+	By   int
 }
 
 func (e *MismatchError) Error() string {
+	if e.Told {
+		return fmt.Sprintf("rank %d is in %s; rank %d in %s", e.Rank, e.Got, e.By, e.Want)
+	}
 	return fmt.Sprintf("rank %d is in %s; this rank in %s", e.Rank, e.Got, e.Want)
 }
 
