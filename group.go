@@ -162,11 +162,8 @@ func (g *ProcessGroup) begin(ctx context.Context) (transport.Tag, error) {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.settle()
-	switch {
-	case g.closed:
-		return transport.Tag{}, net.ErrClosed
-	case g.health.cause != nil:
-		return transport.Tag{}, broken(g.tell())
+	if err := g.usable(); err != nil {
+		return transport.Tag{}, err
 	}
 	g.seq++
 	tag := g.exec.Tag(&g.cur, g.seq)
@@ -183,6 +180,17 @@ func (g *ProcessGroup) begin(ctx context.Context) (transport.Tag, error) {
 	}
 	g.watch.callBegins(now, &g.inflight)
 	return tag, nil
+}
+
+// usable returns what a call on a group that is closed or broken returns, nil while the group works. The caller holds g.mu.
+func (g *ProcessGroup) usable() error {
+	switch {
+	case g.closed:
+		return net.ErrClosed
+	case g.health.cause != nil:
+		return broken(g.tell())
+	}
+	return nil
 }
 
 // end closes the running call and finds the first cause when it failed.

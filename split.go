@@ -80,6 +80,12 @@ func (g *ProcessGroup) Subgroup(ctx context.Context, ranks []int) (*ProcessGroup
 // openChild makes the sub-group of the given ranks of g. name and n tell it from others, on all members alike. A member that
 // fails aborts it on all of them.
 func (g *ProcessGroup) openChild(ctx context.Context, name string, n uint64, ranks []int) (*ProcessGroup, error) {
+	g.mu.Lock()
+	err := g.usable()
+	g.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if d := g.cfg.timeout(); d > 0 {
