@@ -47,10 +47,14 @@ type Config struct {
 	Algorithm Algorithm
 	// Timeout ends a call whose context has no earlier deadline. Default 5 minutes.
 	Timeout time.Duration
-	// StallWarning and Heartbeat are not yet supported: set, they fail with errors.ErrUnsupported.
+	// StallWarning is how long a call takes before a warning to Logger says which ranks are in which call, and who is missing.
+	// Default 10 s.
 	StallWarning time.Duration
-	Heartbeat    time.Duration
-	// ShrinkMinority is not yet supported either.
+	// Heartbeat is how often this rank shows the others that it lives. One of which nothing is heard for three intervals, its own
+	// or the listener's if that is longer, is held for dead; the program itself need do nothing and may compute for as long as
+	// it likes. A rank that has it off neither sends heartbeats nor is missed. Default 2 s, at least 10 ms.
+	Heartbeat time.Duration
+	// ShrinkMinority lets Shrink go on with fewer than a majority of the group. Only for who knows that no other part of it does.
 	ShrinkMinority bool
 	// MailboxBytes bounds the point-to-point messages that have arrived here and that nobody has received yet. Among more than
 	// two ranks one sender gets half of it at most. Past the bound senders are held back: a message that does not fit waits for
@@ -62,6 +66,7 @@ type Config struct {
 
 const (
 	defaultTimeout      = 5 * time.Minute
+	defaultHeartbeat    = 2 * time.Second
 	defaultMailboxBytes = 1 << 30
 )
 
@@ -73,6 +78,17 @@ func (c Config) timeout() time.Duration {
 		return 0
 	}
 	return c.Timeout
+}
+
+// heartbeat returns the interval, 0 for off.
+func (c Config) heartbeat() time.Duration {
+	switch {
+	case c.Heartbeat == 0:
+		return defaultHeartbeat
+	case c.Heartbeat < 0:
+		return 0
+	}
+	return min(c.Heartbeat, maxHeartbeat)
 }
 
 // mailboxBytes returns the bound; with the bound off, one that is never reached.
@@ -97,12 +113,8 @@ func (c Config) check() error {
 	switch {
 	case c.Algorithm > AlgorithmChain:
 		return argument("Config.Algorithm is %v", c.Algorithm)
-	case c.StallWarning > 0:
-		return unsupported("Config.StallWarning")
-	case c.Heartbeat > 0:
-		return unsupported("Config.Heartbeat")
-	case c.ShrinkMinority:
-		return unsupported("Config.ShrinkMinority")
+	case c.Heartbeat > 0 && c.Heartbeat < minHeartbeat:
+		return argument("Config.Heartbeat is %v, at least %v", c.Heartbeat, minHeartbeat)
 	}
 	return nil
 }

@@ -180,6 +180,9 @@ func (g *ProcessGroup) noticed(from int, n *notice) {
 	g.mu.Lock()
 	g.health.noticed(time.Now(), from, n)
 	g.settle()
+	if n.kind == noticeHeartbeat && n.missing == nil {
+		return // nobody waits for that
+	}
 	if n.kind == noticeFailure && n.cause == causeAbort {
 		g.abortHere(&AbortError{Rank: n.rank, Text: n.b})
 	}

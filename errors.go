@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/goccl/goccl/ring"
@@ -21,7 +22,9 @@ var ErrBroken = errors.New("goccl: group is broken")
 // going on. Config.ShrinkMinority lifts the rule.
 var ErrNoMajority = errors.New("goccl: no majority of the group is left")
 
-// A PeerError is a failure with a culprit: the rank that died, left, was cancelled or broke the protocol.
+// A PeerError is a failure with a culprit: the rank that died, left, was cancelled or broke the protocol, or gave no sign of
+// life for too long, in which case it wraps os.ErrDeadlineExceeded. That rank can be this one: stopped or cut off for so long
+// that the others went on without it.
 type PeerError = transport.PeerError
 
 // A MismatchError says that two ranks called different things: operation, type, count, root, reduce operation or order.
@@ -97,6 +100,12 @@ type remoteCause struct {
 
 func (e *remoteCause) Error() string { return e.text }
 func (e *remoteCause) Unwrap() error { return e.kind }
+
+// silentError is why a rank is to blame that gave no sign of life.
+type silentError struct{ text string }
+
+func (e *silentError) Error() string { return e.text }
+func (e *silentError) Unwrap() error { return os.ErrDeadlineExceeded }
 
 // timeoutError is the cause of a call that ran into the group's own Timeout rather than a context.
 type timeoutError struct{ limit fmt.Stringer }

@@ -45,6 +45,7 @@ type ProcessGroup struct {
 	inflight inflight // guarded by mu
 	closed   bool     // guarded by mu: Close has begun
 	told     bool     // guarded by mu: the caller has been told the first cause
+	partings partings
 
 	children children
 	control  control
@@ -73,7 +74,13 @@ func New(t transport.Transport, cfg Config) (*ProcessGroup, error) {
 	return newGroup(t, cfg), nil
 }
 
+// newGroup makes a group that sends heartbeats itself.
 func newGroup(t transport.Transport, cfg Config) *ProcessGroup {
+	return startGroup(t, cfg, cfg.heartbeat())
+}
+
+// startGroup makes a group with heartbeats at an interval, 0: none.
+func startGroup(t transport.Transport, cfg Config, heartbeat time.Duration) *ProcessGroup {
 	g := &ProcessGroup{t: t, rank: t.Rank(), size: t.Size(), cfg: cfg, closedc: make(chan struct{})}
 	g.life, g.breakLife = context.WithCancelCause(context.Background())
 	g.exec = ring.NewExecutor(t, 0, ring.Options{Algorithm: cfg.Algorithm})
@@ -83,6 +90,8 @@ func newGroup(t transport.Transport, cfg Config) *ProcessGroup {
 		}
 		return ""
 	})
+	g.health.life = newLiveness(g.rank, g.size, heartbeat)
+	g.partings.init()
 	g.p2p = newP2P(g)
 	g.control.init(g.size)
 	g.watch.init()
@@ -221,6 +230,7 @@ func (g *ProcessGroup) end(err error) error {
 // settle unlocks g.mu after an event was given to health, and carries out what follows from it.
 func (g *ProcessGroup) settle() {
 	cause := g.health.cause
+	g.partings.follow(g.health.departures)
 	g.control.post(g, g.health.flush()) // under mu, so that notices leave in the order of their events
 	g.mu.Unlock()
 	if cause != nil && g.life.Err() == nil {

@@ -157,8 +157,8 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := New(mem.Solo(), Config{Algorithm: 77}); !errors.Is(err, ErrArgument) {
 		t.Errorf("no such algorithm: %v", err)
 	}
-	for _, cfg := range []Config{{Heartbeat: 1}, {StallWarning: 1}, {ShrinkMinority: true}} {
-		if _, err := New(mem.Solo(), cfg); !errors.Is(err, errors.ErrUnsupported) {
+	for _, cfg := range []Config{{Heartbeat: 1}, {Heartbeat: minHeartbeat - 1}, {Algorithm: 99}} {
+		if _, err := New(mem.Solo(), cfg); !errors.Is(err, ErrArgument) {
 			t.Errorf("%+v: %v", cfg, err)
 		}
 	}

@@ -27,6 +27,7 @@ type peerHealth struct {
 	answered  uint64     // newest probe it answered
 	lost      bool       // its control stream ended
 	left      bool       // it said goodbye
+	silent    bool       // it gives no sign of life
 	bade      bool       // it answered our goodbye
 	lastAlive uint64     // sequence number of the last call it took part in before it left
 	addr      string
@@ -39,6 +40,8 @@ type health struct {
 	rank        int
 	mine        callReport
 	peers       []peerHealth // by rank; the own entry is unused
+	life        liveness     // who gives signs of life; goes on after the group has broken
+	departures  int          // how often gone has changed
 	cause       error        // first cause; nil while the group works
 	closing     bool         // no more verdicts: this rank has left
 	saidGoodbye bool         // this rank is leaving
@@ -64,10 +67,14 @@ type outgoing struct {
 }
 
 // gone reports whether a rank is no longer there, for whatever reason.
-func (h *health) gone(rank int) bool { return h.peers[rank].lost || h.peers[rank].left }
+func (h *health) gone(rank int) bool {
+	p := &h.peers[rank]
+	return p.lost || p.left || p.silent
+}
 
+// newHealth makes a machine that sends no heartbeats and misses none.
 func newHealth(rank, size int, addr func(int) string) *health {
-	h := &health{rank: rank, peers: make([]peerHealth, size), suspect: -1}
+	h := &health{rank: rank, peers: make([]peerHealth, size), life: newLiveness(rank, size, 0), suspect: -1}
 	h.mine.digest = digestInitial
 	for r := range h.peers {
 		h.peers[r].addr = addr(r)
@@ -179,7 +186,7 @@ func (h *health) goodbye(sent func(to int) uint64) {
 func (h *health) bidden() bool {
 	for r := range h.peers {
 		p := &h.peers[r]
-		if r != h.rank && !p.lost && !((p.left || p.bade) && p.report.seq >= h.mine.seq) {
+		if r != h.rank && !p.lost && !p.silent && !((p.left || p.bade) && p.report.seq >= h.mine.seq) {
 			return false
 		}
 	}
@@ -190,18 +197,31 @@ func (h *health) bidden() bool {
 func (h *health) lost(now time.Time, rank int, err error) {
 	p := &h.peers[rank]
 	p.lost = true
+	h.departed(rank)
 	if !p.left {
 		h.streamFailed(now, rank, err)
 	}
 }
 
+// departed notes that a rank is gone.
+func (h *health) departed(rank int) {
+	h.departures++
+	h.life.end(rank)
+}
+
 // noticed takes a notice from another rank; kinds that are none of health's business are not given to it.
 func (h *health) noticed(now time.Time, from int, n *notice) {
 	p := &h.peers[from]
+	h.life.heard(now, from)
 	switch n.kind {
+	case noticeHeartbeat:
+		h.life.beaten(now, from, n.value, n.missing)
 	case noticeFailure:
-		if h.saidGoodbye && n.cause == causePeer && n.rank == h.rank {
+		if h.saidGoodbye && (n.cause == causePeer || n.cause == causeSilence) && n.rank == h.rank {
 			return // they miss us, as we know
+		}
+		if n.cause == causeSilence && h.cause == nil && n.rank != h.rank {
+			h.send(n.rank, *n) // who found out may be the one that cannot reach it
 		}
 		h.breakBy(h.remote(from, n), notice{})
 	case noticeProbe:
@@ -215,6 +235,7 @@ func (h *health) noticed(now time.Time, from int, n *notice) {
 		h.heard(from, n.report)
 	case noticeGoodbye:
 		p.left, p.lastAlive = true, n.report.seq
+		h.departed(from)
 		if n.report.running { // it left in the middle of that call
 			p.lastAlive--
 		}

@@ -14,16 +14,24 @@ import (
 	"github.com/goccl/goccl/transport"
 )
 
-// ward is a world of health machines with perfect control streams and a clock of its own.
+// ward is a world of health machines with control streams that are perfect unless told otherwise, and a clock of its own.
 type ward struct {
-	t     *testing.T
-	now   time.Time
-	ranks []*health
-	dead  []bool // neither answers nor ticks
+	t       *testing.T
+	now     time.Time
+	ranks   []*health
+	dead    []bool          // neither answers nor ticks
+	stopped []bool          // the same, but what is sent to it waits
+	blocked map[[2]int]bool // from, to: what is sent is lost
+	inbox   [][]letter      // of the stopped, by rank
+}
+
+type letter struct {
+	from int
+	n    notice
 }
 
 func newWard(t *testing.T, n int) *ward {
-	w := &ward{t: t, now: time.Unix(0, 0), dead: make([]bool, n)}
+	w := &ward{t: t, now: time.Unix(0, 0), dead: make([]bool, n), stopped: make([]bool, n), blocked: map[[2]int]bool{}, inbox: make([][]letter, n)}
 	for r := range n {
 		w.ranks = append(w.ranks, newHealth(r, n, func(r int) string { return "host" + string(rune('0'+r)) }))
 	}
@@ -36,12 +44,16 @@ func (w *ward) deliver() {
 		moved = false
 		for from, h := range w.ranks {
 			for _, o := range h.flush() {
-				if w.dead[from] || w.dead[o.to] {
+				if w.dead[from] || w.dead[o.to] || w.blocked[[2]int{from, o.to}] {
 					continue
 				}
 				n, err := decodeNotice(o.encode(), len(w.ranks))
 				if err != nil {
 					w.t.Fatalf("rank %d sent %+v: %v", from, o.notice, err)
+				}
+				if w.stopped[o.to] {
+					w.inbox[o.to] = append(w.inbox[o.to], letter{from, n})
+					continue
 				}
 				w.ranks[o.to].noticed(w.now, from, &n)
 				moved = true
@@ -55,20 +67,30 @@ func (w *ward) pass(d time.Duration) {
 	w.deliver()
 	for end := w.now.Add(d); w.now.Before(end); w.deliver() {
 		next := end
-		for r, h := range w.ranks {
-			if at := h.tick(w.now); !w.dead[r] && !at.IsZero() && at.Before(next) {
+		for r := range w.ranks {
+			if at := w.tick(r); !at.IsZero() && at.Before(next) {
 				next = at
 			}
 		}
 		w.deliver()
 		w.now = next
 	}
-	for r, h := range w.ranks {
-		if !w.dead[r] {
-			h.tick(w.now)
-		}
+	for r := range w.ranks {
+		w.tick(r)
 	}
 	w.deliver()
+}
+
+// tick lets one machine look at the time, as its watcher does.
+func (w *ward) tick(r int) time.Time {
+	if w.dead[r] || w.stopped[r] {
+		return time.Time{}
+	}
+	next := w.ranks[r].tick(w.now)
+	if _, beat := w.ranks[r].watchOver(w.now); next.IsZero() || !beat.IsZero() && beat.Before(next) {
+		next = beat
+	}
+	return next
 }
 
 func allReduceTag(seq uint64, count int) transport.Tag {

@@ -26,6 +26,7 @@ const (
 	noticeMailboxFull                       // the sender's mailbox has no room for the receiver's next message
 	noticeMailboxOpen                       // it has room again
 	noticeChildFailed                       // the sender could not open sub-group value
+	noticeHeartbeat                         // the sender lives; value: its interval in ns; missing: whom it has not heard for a while
 	noticeKinds
 )
 
@@ -33,7 +34,7 @@ const (
 // makes no queue grow.
 func (k noticeKind) supersedes() bool {
 	switch k {
-	case noticeProbe, noticeStatus, noticeFarewell, noticeMailboxFull, noticeMailboxOpen:
+	case noticeProbe, noticeStatus, noticeFarewell, noticeMailboxFull, noticeMailboxOpen, noticeHeartbeat:
 		return true
 	}
 	return false
@@ -46,6 +47,7 @@ const (
 	causeMismatch                      // the sender wanted a, rank did b
 	causeStall                         // the deadline passed; missing had not arrived
 	causeAbort                         // rank called Abort
+	causeSilence                       // rank gave no sign of life; value: who found out
 	causeKinds
 )
 

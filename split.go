@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -147,7 +148,7 @@ func (g *ProcessGroup) connectChild(ctx context.Context, id uint64, ranks []int)
 	default:
 		t = newView(g.t, id, ranks)
 	}
-	child := newGroup(t, g.cfg)
+	child := startGroup(t, g.cfg, 0) // the root's heartbeats are enough
 	child.id, child.parent, child.ranks = id, g, ranks
 	return child, g.inOurRanks(child.Barrier(ctx), ranks)
 }
@@ -251,6 +252,13 @@ func (c *children) endAll(err error) []*ProcessGroup {
 		all = append(all, child)
 	}
 	return all
+}
+
+// all returns the sub-groups that are open.
+func (c *children) all() []*ProcessGroup {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.open))
 }
 
 // childFailed takes the news that another member could not open a sub-group.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/goccl/goccl/ring"
 	"github.com/goccl/goccl/transport"
@@ -44,6 +45,40 @@ func (h *health) blame(rank int, err error) {
 	addr := h.peers[rank].addr
 	h.breakBy(&PeerError{Rank: rank, Addr: addr, Op: opName(h.mine.call), Seq: h.mine.seq, Err: err},
 		notice{cause: causePeer, rank: rank, a: addr, b: err.Error()})
+}
+
+// watchOver lets time pass for the signs of life: it sends heartbeats that are due and returns who has been found silent, nil
+// mostly, and when it wants to be called again; zero: never. It goes on after the group has broken, so that messages end and
+// the survivors of a failure know who they are.
+func (h *health) watchOver(now time.Time) (found *silence, next time.Time) {
+	if h.closing {
+		return nil, next
+	}
+	beat, found, next := h.life.tick(now)
+	if beat {
+		n := notice{kind: noticeHeartbeat, value: uint64(h.life.every), missing: h.life.unheard(now)}
+		for r := range h.peers {
+			if !h.peers[r].left {
+				h.send(r, n)
+			}
+		}
+	}
+	if found != nil {
+		h.silence(found)
+	}
+	return found, next
+}
+
+// silence takes the verdict that ranks give no sign of life. They are told as well: one that was only stopped reads, when it
+// goes on, that it is the one.
+func (h *health) silence(s *silence) {
+	addr := h.peers[s.culprit].addr
+	h.breakBy(&PeerError{Rank: s.culprit, Addr: addr, Op: opName(h.mine.call), Seq: h.mine.seq, Err: &silentError{s.reason}},
+		notice{cause: causeSilence, rank: s.culprit, value: uint64(h.rank), a: addr, b: s.reason})
+	for _, r := range s.ranks {
+		h.peers[r].silent = true
+		h.departed(r)
+	}
 }
 
 func (h *health) mismatch(rank int, want, got string) {
@@ -113,7 +148,14 @@ func (h *health) remote(from int, n *notice) error {
 		}
 		return err
 	}
-	return &PeerError{Rank: n.rank, Addr: n.a, Op: opName(n.report.call), Seq: n.report.seq, Err: &remoteCause{text: n.b}}
+	var err error = &remoteCause{text: n.b}
+	switch {
+	case n.cause == causeSilence && n.rank == h.rank:
+		err = &silentError{fmt.Sprintf("declared dead by rank %d: %s", n.value, n.b)}
+	case n.cause == causeSilence:
+		err = &silentError{n.b}
+	}
+	return &PeerError{Rank: n.rank, Addr: n.a, Op: opName(n.report.call), Seq: n.report.seq, Err: err}
 }
 
 // breakBy makes err the first cause unless there is one already, and tells the others unless tell is empty because they

@@ -13,15 +13,15 @@ const (
 )
 
 // watch is the group's one goroutine that lets time pass: it watches the context and deadline of a call that takes long,
-// and ticks the health machine. Short calls never wake it: it looks in every watchTick while calls are being made, so that
-// making one costs no timer, no allocation and no wake-up, and no context needs a goroutine of its own.
+// ticks the health machine and sends heartbeats. Short calls never wake it: it looks in every watchTick while calls are being
+// made, so that making one costs no timer, no allocation and no wake-up, and no context needs a goroutine of its own.
 type watch struct {
 	kicks   chan struct{}
 	stopped chan struct{} // closed by stop
 	done    chan struct{} // closed when the goroutine has ended
 	once    sync.Once
 
-	next     time.Time // when it looks in again by itself; zero: it sleeps. Guarded by the group's mu
+	next     time.Time // when it looks in again for the calls' sake; zero: when there is one. Guarded by the group's mu
 	watched  uint64    // the call that next is about, 0 if it is about none. Guarded by the group's mu
 	lastCall time.Time // when the last call began. Guarded by the group's mu
 }
@@ -72,7 +72,10 @@ func (w *watch) loop(g *ProcessGroup) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		wait, done := w.look(g)
+		wait, done, found := w.look(g)
+		if found != nil {
+			g.silenced(found)
+		}
 		timer.Stop()
 		if wait > 0 {
 			timer.Reset(wait)
@@ -88,8 +91,8 @@ func (w *watch) loop(g *ProcessGroup) {
 }
 
 // look lets health know the time and whether the running call is past a limit. It returns how long to sleep, 0 until kicked,
-// and the channel of the running call's context.
-func (w *watch) look(g *ProcessGroup) (wait time.Duration, done <-chan struct{}) {
+// the channel of the running call's context, and who has been found silent.
+func (w *watch) look(g *ProcessGroup) (wait time.Duration, done <-chan struct{}, found *silence) {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.settle()
@@ -120,8 +123,12 @@ func (w *watch) look(g *ProcessGroup) (wait time.Duration, done <-chan struct{})
 		next, done = time.Time{}, nil
 	}
 	w.next = next
-	if next.IsZero() {
-		return 0, done
+	found, beat := g.health.watchOver(now)
+	if !beat.IsZero() && (next.IsZero() || beat.Before(next)) {
+		next = beat
 	}
-	return max(next.Sub(now), time.Microsecond), done
+	if next.IsZero() {
+		return 0, done, found
+	}
+	return max(next.Sub(now), time.Microsecond), done, found
 }

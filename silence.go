@@ -1,0 +1,64 @@
+package goccl
+
+import "slices"
+
+// partings tells those who wait when another rank is gone.
+type partings struct {
+	seen   int           // guarded by the group's mu
+	change chan struct{} // closed at the next change; guarded by the group's mu
+}
+
+func (p *partings) init() { p.change = make(chan struct{}) }
+
+// follow takes how often health.gone has changed. The caller holds the group's mu.
+func (p *partings) follow(departures int) {
+	if p.seen != departures {
+		p.seen = departures
+		close(p.change)
+		p.init()
+	}
+}
+
+// nextParting returns a channel that is closed when health.gone changes next.
+func (g *ProcessGroup) nextParting() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.partings.change
+}
+
+// silenced carries out what follows, beside the end of the collectives, from the verdict that ranks give no sign of life: the
+// messages with them end, and the sub-groups that they are in learn of it. These send no heartbeats of their own.
+func (g *ProcessGroup) silenced(s *silence) {
+	for _, r := range s.ranks {
+		g.p2p.lost(r, &silentError{s.absence})
+	}
+	for _, c := range g.children.all() {
+		if inside := s.among(c.ranks); inside != nil {
+			c.mu.Lock()
+			c.health.silence(inside)
+			c.settle()
+			c.silenced(inside)
+			c.control.tell(&c.watch)
+		}
+	}
+}
+
+// among is a verdict as a sub-group of the given ranks sees it, nil if it does not concern it.
+func (s *silence) among(ranks []int) *silence {
+	in := silence{culprit: -1, absence: s.absence, reason: s.reason}
+	for i, r := range ranks {
+		if slices.Contains(s.ranks, r) {
+			in.ranks = append(in.ranks, i)
+		}
+		if r == s.culprit {
+			in.culprit = i
+		}
+	}
+	if in.ranks == nil {
+		return nil
+	}
+	if in.culprit < 0 {
+		in.culprit, in.reason = in.ranks[0], s.absence
+	}
+	return &in
+}
