@@ -137,9 +137,11 @@ type JoinConfig struct {
 	RunID string
 	// Listener is rank 0's coordinator socket when the caller has opened one. The group closes it.
 	Listener net.Listener
-	// Secret and TLS are not yet supported: set, here or in the environment, Join fails with errors.ErrUnsupported.
+	// Secret is shared by all ranks and whoever coordinates, at least 16 random bytes. Both ends of every connection prove that
+	// they have it; it is never sent. What follows is not encrypted: that is TLS.
 	Secret []byte
-	TLS    *tls.Config
+	// TLS is not yet supported: set, Join fails with errors.ErrUnsupported.
+	TLS *tls.Config
 	// Insecure allows sockets other than loopback although there is neither secret nor TLS: whoever reaches the port can
 	// join or read the job.
 	Insecure bool

@@ -2,6 +2,8 @@ package goccl
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -88,10 +90,43 @@ func TestResolve(t *testing.T) {
 			t.Errorf("%+v: got %v, want ErrArgument", c, err)
 		}
 	}
-	for _, v := range []string{"GOCCL_SECRET=s", "GOCCL_SECRET_FILE=/f"} {
-		c := JoinConfig{Size: 1}
-		if err := c.resolve(lookupIn(v)); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "GOCCL_SECRET") {
-			t.Errorf("%s: got %v, want ErrUnsupported", v, err)
+}
+
+// TestSecretFromEnvironment: the configuration first, then the file, then the variable. No error shows a secret.
+func TestSecretFromEnvironment(t *testing.T) {
+	file := func(content string) string {
+		path := filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return "GOCCL_SECRET_FILE=" + path
+	}
+	for _, c := range []struct {
+		given     string
+		env       []string
+		want, err string
+	}{
+		{"", nil, "", ""},
+		{"", []string{"GOCCL_SECRET=s"}, "s", ""},
+		{"", []string{"GOCCL_SECRET=", "GOCCL_SECRET_FILE="}, "", ""},
+		{"", []string{"GOCCL_SECRET=s", file("from the file\n")}, "from the file", ""},
+		{"", []string{file("two\n\n")}, "two\n", ""},
+		{"", []string{file("windows\r\n")}, "windows", ""},
+		{"", []string{file(" \x00binary")}, " \x00binary", ""},
+		{"", []string{"GOCCL_SECRET=hidden", file("\n")}, "", "GOCCL_SECRET_FILE: /"},
+		{"", []string{"GOCCL_SECRET=hidden", "GOCCL_SECRET_FILE=/nonexistent/secret"}, "", "GOCCL_SECRET_FILE: open /nonexistent/secret: no such file"},
+		{"given", []string{"GOCCL_SECRET=s", "GOCCL_SECRET_FILE=/nonexistent/secret"}, "given", ""},
+	} {
+		cfg := JoinConfig{Rank: 1, Size: 2, Coordinator: "h:1"}
+		if c.given != "" {
+			cfg.Secret = []byte(c.given)
+		}
+		err := cfg.resolve(lookupIn(c.env...))
+		if c.err == "" && (err != nil || string(cfg.Secret) != c.want) {
+			t.Errorf("%q: got %q, %v; want %q", c.env, cfg.Secret, err, c.want)
+		}
+		if c.err != "" && (!errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "hidden")) {
+			t.Errorf("%q: got %v, want ErrArgument with %q", c.env, err, c.err)
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 //	                holds that port), the first host of SLURM_JOB_NODELIST and port 29500
 //	interface       GOCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME
 //	run id          GOCCL_RUN_ID
+//	secret          GOCCL_SECRET_FILE, a path (the newline at the file's end does not count), GOCCL_SECRET
 //
 // Half a line is an error that names what is missing, and a bad value one that names the variable.
 func Join(ctx context.Context, cfg JoinConfig) (*ProcessGroup, error) {

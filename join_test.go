@@ -12,7 +12,7 @@ func TestJoinClosesTheListenerItRefuses(t *testing.T) {
 	for what, cfg := range map[string]JoinConfig{
 		"rank":      {Rank: 2, Size: 2},
 		"heartbeat": {Size: 2, Config: Config{Heartbeat: 1}},
-		"secret":    {Size: 2, Secret: []byte("s")},
+		"secret":    {Size: 2, Secret: []byte{}},
 		"one rank":  {Size: 1},
 	} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -247,7 +247,7 @@ func TestNameBeyondLoopbackNeedsInsecure(t *testing.T) {
 			conn := &elsewhere{near}
 			fake.dial = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
 			c := newCoordinator(2, "", "192.0.2.77:5000", "the coordinator")
-			s := newServer(roleApart, orDiscard(nil), map[purpose]handler{purposeRegister: c})
+			s := newServer(nil, roleApart, orDiscard(nil), map[purpose]handler{purposeRegister: c})
 			ctx, cancel := context.WithCancel(t.Context())
 			var wg sync.WaitGroup
 			wg.Go(func() { c.run(ctx) })

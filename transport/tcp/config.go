@@ -39,11 +39,16 @@ type Config struct {
 	// the call on and closes it, also on failure.
 	Listener net.Listener
 
-	// Secret and TLS are not supported yet: setting either is an error that wraps errors.ErrUnsupported.
+	// Secret is shared by all ranks and the coordinator; nil: none. Both ends of every connection prove that they have it
+	// (HMAC-SHA-256 over fresh random numbers of both and all that the connection is for), the dialler first. It is never sent,
+	// logged or shown in an error, and copied, so that the caller may wipe it. Whoever listens in on a handshake can try guesses
+	// at leisure: take 16 random bytes or more. Without TLS nothing protects what follows the handshake.
 	Secret []byte
-	TLS    *tls.Config
 
-	// Insecure allows listening beyond loopback although nothing proves who connects.
+	// TLS is not supported yet: setting it is an error that wraps errors.ErrUnsupported.
+	TLS *tls.Config
+
+	// Insecure allows listening beyond loopback although there is neither secret nor TLS, hence nothing proves who connects.
 	Insecure bool
 
 	// Options must be equal on all ranks; the error for a difference names the option, both values and both ranks.

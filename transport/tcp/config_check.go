@@ -11,8 +11,12 @@ type plan struct {
 	Config
 	coordinators []endpoint
 	listen       listenSpec
+	cred         *credentials
 	net          *network
 }
+
+// open tells whether this rank may listen where anybody can call.
+func (p *plan) open() bool { return p.Insecure || p.cred.guarded() }
 
 // check refuses what cannot work before anything is opened or asked of the network.
 func (cfg Config) check() (*plan, error) {
@@ -21,7 +25,7 @@ func (cfg Config) check() (*plan, error) {
 	if p.net == nil {
 		p.net = machine()
 	}
-	for _, check := range []func(*plan) error{checkWorld, checkUnsupported, checkCoordinator, checkListen, checkOptions, checkExposure} {
+	for _, check := range []func(*plan) error{checkWorld, checkLink, checkCredentials, checkCoordinator, checkListen, checkOptions, checkExposure} {
 		if err := check(p); err != nil {
 			return nil, err
 		}
@@ -46,23 +50,25 @@ func checkWorld(p *plan) error {
 	return nil
 }
 
-func checkUnsupported(p *plan) error {
-	unsupported := func(field, reason string) error {
-		return &ConfigError{Field: field, Reason: reason, Err: errors.ErrUnsupported}
-	}
-	switch {
-	case len(p.Secret) > 0:
-		return unsupported("Secret", "not supported yet")
-	case p.TLS != nil:
-		return unsupported("TLS", "not supported yet")
-	case p.Link == "unix" && !abstractSockets:
-		return unsupported("Link", `"unix" needs abstract Unix-domain sockets, which this system lacks`)
-	}
+func checkLink(p *plan) error {
 	switch p.Link {
-	case "", "auto", "tcp", "unix":
+	case "unix":
+		if !abstractSockets {
+			return &ConfigError{Field: "Link", Value: p.Link, Reason: "needs abstract Unix-domain sockets, which this system lacks", Err: errors.ErrUnsupported}
+		}
+		return nil
+	case "", "auto", "tcp":
 		return nil
 	}
 	return &ConfigError{Field: "Link", Value: p.Link, Reason: `want "auto", "tcp" or "unix"`}
+}
+
+func checkCredentials(p *plan) (err error) {
+	if p.TLS != nil {
+		return &ConfigError{Field: "TLS", Reason: "not supported yet", Err: errors.ErrUnsupported}
+	}
+	p.cred, err = newCredentials(p.Secret)
+	return err
 }
 
 func checkCoordinator(p *plan) error {
@@ -134,12 +140,12 @@ func checkOptions(p *plan) error {
 
 // checkExposure refuses at once what would need Insecure later, where that can be told without asking the network.
 func checkExposure(p *plan) error {
-	if p.Insecure || p.Size == 1 {
+	if p.open() || p.Size == 1 {
 		return nil
 	}
 	if p.Listener != nil {
 		if a := addrPort(p.Listener.Addr()).Addr(); !a.IsLoopback() {
-			return needInsecure(a.String())
+			return needInsecure("this rank", a.String())
 		}
 	}
 	hosts := []string{p.listen.host}
@@ -150,12 +156,13 @@ func checkExposure(p *plan) error {
 	}
 	for _, host := range hosts {
 		if a, err := netip.ParseAddr(host); err == nil && !a.Unmap().IsLoopback() {
-			return needInsecure(host)
+			return needInsecure("this rank", host)
 		}
 	}
 	return nil
 }
 
-func needInsecure(where string) error {
-	return &ConfigError{Field: "Insecure", Reason: fmt.Sprintf("this rank would listen on %s, beyond loopback, where anybody who reaches it could join: set Insecure to allow that", where)}
+func needInsecure(who, where string) error {
+	return &ConfigError{Field: "Insecure", Reason: fmt.Sprintf("%s would listen on %s, beyond loopback, where anybody who reaches it could join: "+
+		"set Secret (GOCCL_SECRET_FILE) or TLS, or Insecure to allow that", who, where)}
 }

@@ -1,11 +1,10 @@
 package tcp
 
 import (
-	"bytes"
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -14,13 +13,10 @@ import (
 )
 
 // A handshake is HELLO → CHALLENGE → PROOF → ACCEPT or REJECT, on every connection. The dialler proves first. Both nonces and
-// everything that gives the connection its meaning are in HELLO and CHALLENGE, over which a proof is computed; with
-// authNone proofs are zero.
+// everything that gives the connection its meaning are in HELLO and CHALLENGE, over which a proof is computed.
 const (
 	nonceSize = 32
 	proofSize = 32
-
-	authNone uint8 = 0
 
 	// handshakeTimeout drops an accepted connection that has not proved itself, and a dialled one that does not answer.
 	handshakeTimeout = 10 * time.Second
@@ -32,6 +28,14 @@ const (
 	purposeRegister purpose = 1 + iota // a rank meets the coordinator
 	purposeLink                        // a rank opens a stream to another
 )
+
+// at names the end that a dialler of this purpose has reached.
+func (p purpose) at(addr string) string {
+	if p == purposeRegister {
+		return "the coordinator at " + addr
+	}
+	return "the rank at " + addr
+}
 
 // role says who answers.
 type role uint8
@@ -137,28 +141,39 @@ func decodeRejection(p []byte) (*rejection, error) {
 	return r, d.end("reject")
 }
 
-// introduce takes a dialled connection through the handshake. meet, when not nil, looks at who answered before anything is
-// proved. A rejection is a *rejection, another version a *versionError; any other error may pass.
-func introduce(ctx context.Context, conn net.Conn, h *hello, meet func(role) error) error {
+// introduce takes a dialled connection through the handshake and returns the one to go on with; after an error conn is closed.
+// meet, when not nil, looks at who answered before anything is proved. A rejection is a *rejection, another version a
+// *versionError; any other error may pass.
+func (c *credentials) introduce(ctx context.Context, conn net.Conn, h *hello, meet func(role) error) (net.Conn, error) {
+	if err := c.prove(ctx, conn, h, meet); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (c *credentials) prove(ctx context.Context, conn net.Conn, h *hello, meet func(role) error) error {
 	stop := interruptible(ctx, conn, handshakeTimeout)
 	defer func() { stop() }()
+	h.auth = c.auth()
 	rand.Read(h.nonce[:])
-	if _, err := conn.Write(message(kindHello, h.payload())); err != nil {
+	said := h.payload()
+	if _, err := conn.Write(message(kindHello, said)); err != nil {
 		return err
 	}
-	p, err := answerTo(conn, kindChallenge)
+	answered, err := answerTo(conn, kindChallenge)
 	if err != nil {
 		return err
 	}
-	c, err := decodeChallenge(p)
+	ch, err := decodeChallenge(answered)
 	if err != nil {
 		return err
 	}
-	if c.auth != h.auth {
-		return refuse("authentication differs: it asks for kind %d, this rank has kind %d", c.auth, h.auth)
+	if r := c.differ(ch.auth, "the other end", h.caller()); r != nil {
+		return r
 	}
 	if meet != nil {
-		if err := meet(c.role); err != nil {
+		if err := meet(ch.role); err != nil {
 			return err
 		}
 	}
@@ -166,12 +181,12 @@ func introduce(ctx context.Context, conn net.Conn, h *hello, meet func(role) err
 	// again would leave it with a dead one.
 	stop()
 	stop = interruptible(ctx, conn, 0)
-	if _, err := conn.Write(message(kindProof, make([]byte, proofSize))); err != nil {
+	if _, err := conn.Write(message(kindProof, c.proof(labelProof, said, answered))); err != nil {
 		return err
 	}
-	p, err = answerTo(conn, kindAccept)
-	if err == nil && !unproved(p) {
-		err = errors.New("accept message malformed")
+	p, err := answerTo(conn, kindAccept)
+	if err == nil && !hmac.Equal(p, c.proof(labelAccept, said, answered)) {
+		err = refuse("the other end takes this rank's proof but gives none of its own: it does not have the secret")
 	}
 	return err
 }
@@ -199,45 +214,54 @@ func answerTo(conn net.Conn, want kind) ([]byte, error) {
 	return p, nil
 }
 
-// answer takes an accepted connection up to its proof. The caller sends ACCEPT or REJECT. With a *versionError comes as much
-// of the hello as could be read, perhaps nothing.
-func answer(conn net.Conn, as role) (*hello, error) {
-	head, p, err := readMessage(conn)
+// A guest is a dialler that has proved itself.
+type guest struct {
+	*hello
+	accept []byte // the payload of its ACCEPT
+}
+
+// answer takes an accepted connection up to its proof. The caller sends ACCEPT or REJECT. With a *rejection or a *versionError
+// comes as much of the hello as could be read, perhaps nothing; nothing in it is proved.
+func (c *credentials) answer(conn net.Conn, as role) (guest, error) {
+	head, said, err := readMessage(conn)
 	if err != nil {
-		return nil, err
+		return guest{}, err
 	}
 	if head.kind != kindHello {
-		return nil, fmt.Errorf("message kind %d came where a hello was expected", head.kind)
+		return guest{}, fmt.Errorf("message kind %d came where a hello was expected", head.kind)
 	}
-	h, err := decodeHello(head.version, p)
+	h, err := decodeHello(head.version, said)
 	if err != nil {
-		return h, err
+		return guest{hello: h}, err
 	}
-	if h.auth != authNone {
-		return nil, reject(conn, refuse("authentication differs: you offer kind %d, this end has none", h.auth))
+	here := "the other end"
+	if a := conn.LocalAddr(); a != nil {
+		here = h.purpose.at(a.String())
 	}
-	c := challenge{auth: authNone, role: as}
-	rand.Read(c.nonce[:])
-	if _, err := conn.Write(message(kindChallenge, c.payload())); err != nil {
-		return nil, err
+	if r := c.differ(h.auth, h.caller(), here); r != nil {
+		return guest{hello: h}, r
 	}
-	p, err = expect(conn, kindProof)
+	ch := challenge{auth: c.auth(), role: as}
+	rand.Read(ch.nonce[:])
+	answered := ch.payload()
+	if _, err := conn.Write(message(kindChallenge, answered)); err != nil {
+		return guest{}, err
+	}
+	p, err := expect(conn, kindProof)
 	if err != nil {
-		return nil, err
+		return guest{}, err
 	}
-	if !unproved(p) {
-		return nil, reject(conn, refuse("proof wrong"))
+	if !hmac.Equal(p, c.proof(labelProof, said, answered)) {
+		if c.auth() == authNone {
+			return guest{hello: h}, refuse("a proof came where none was asked for")
+		}
+		return guest{hello: h}, refuse("the secrets differ, that of %s and that of %s", h.caller(), here)
 	}
-	return h, nil
+	return guest{hello: h, accept: c.proof(labelAccept, said, answered)}, nil
 }
 
-// unproved tells whether p is the proof of authNone.
-func unproved(p []byte) bool {
-	return bytes.Equal(p, make([]byte, proofSize))
-}
-
-func accept(conn net.Conn) error {
-	_, err := conn.Write(message(kindAccept, make([]byte, proofSize)))
+func accept(conn net.Conn, g guest) error {
+	_, err := conn.Write(message(kindAccept, g.accept))
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 type host struct {
 	runID    string
 	link     string
+	cred     *credentials
 	net      *network
 	dialling chan struct{} // limits how many connections are being opened
 	srv      *server
@@ -31,12 +32,12 @@ const endedWorlds = 256
 
 func newHost(p *plan) *host {
 	h := &host{
-		runID: p.RunID, link: p.Link, net: p.net,
+		runID: p.RunID, link: p.Link, cred: p.cred, net: p.net,
 		dialling: make(chan struct{}, maxDialling),
 		worlds:   make(map[[16]byte]*mesh),
 		changed:  make(chan struct{}),
 	}
-	h.srv = newServer(roleRank, p.Logger, map[purpose]handler{purposeLink: h})
+	h.srv = newServer(p.cred, roleRank, p.Logger, map[purpose]handler{purposeLink: h})
 	return h
 }
 
@@ -119,8 +120,8 @@ func (h *host) take(conn net.Conn, hi *hello, settled func()) error {
 	return nil
 }
 
-// skew implements handler: the stranger has been refused, and there is no use for more.
-func (h *host) skew(*hello, *versionError, string) {}
+// refused implements handler: there is no use for it.
+func (h *host) refused(*hello, error, string) {}
 
 // find returns the world that a connection is for. One that is not there yet may be about to come: a peer has its table, or
 // knows of the next epoch, a moment earlier.

@@ -24,14 +24,16 @@ type handler interface {
 	// take owns an accepted connection. It runs in the connection's goroutine, and calls settled once it has heard enough to keep
 	// the connection: until then it counts as pending, under the handshake's deadline. An error is logged as a stranger's.
 	take(conn net.Conn, h *hello, settled func()) error
-	// skew hears of somebody who speaks another version; h is what its hello said up to the run id.
-	skew(h *hello, e *versionError, from string)
+	// refused hears of a caller that was turned away before it had proved anything: why is a *versionError or a *rejection, h
+	// what its hello said, up to the run id.
+	refused(h *hello, why error, from string)
 }
 
 // A server accepts connections, takes each through the handshake under a deadline and hands it to the handler of its purpose.
 // Nothing that a stranger does reaches a handler.
 type server struct {
 	role      role
+	cred      *credentials
 	handlers  map[purpose]handler
 	strangers *strangers
 	patience  time.Duration // with a connection that does not prove itself
@@ -46,8 +48,8 @@ type server struct {
 	pending   list.List // of net.Conn, oldest first
 }
 
-func newServer(as role, log *slog.Logger, handlers map[purpose]handler) *server {
-	s := &server{role: as, handlers: handlers, strangers: &strangers{log: log}, patience: handshakeTimeout}
+func newServer(c *credentials, as role, log *slog.Logger, handlers map[purpose]handler) *server {
+	s := &server{cred: c, role: as, handlers: handlers, strangers: &strangers{log: log}, patience: handshakeTimeout}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }
@@ -149,28 +151,37 @@ func (s *server) handshake(conn net.Conn, e *list.Element) {
 
 // receive is the acceptor's side of the handshake, up to the sent ACCEPT.
 func (s *server) receive(conn net.Conn, from string) (*hello, handler, error) {
-	h, err := answer(conn, s.role)
-	if skew := (*versionError)(nil); errors.As(err, &skew) {
-		if h != nil && s.handlers[h.purpose] != nil {
-			s.handlers[h.purpose].skew(h, skew, from)
-		}
-		r := refuse("versions differ: you speak start-up protocol %d, this end %d", skew.theirs, version)
-		r.code = rejectVersion
-		return nil, nil, reject(conn, r)
-	}
+	g, err := s.cred.answer(conn, s.role)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, s.turnAway(conn, g.hello, err, from)
 	}
-	serve := s.handlers[h.purpose]
+	serve := s.handlers[g.purpose]
 	if serve == nil {
-		return nil, nil, reject(conn, refuse("nobody serves purpose %d here", h.purpose))
+		return nil, nil, reject(conn, refuse("nobody serves purpose %d here", g.purpose))
 	}
 	ctx, cancel := context.WithTimeout(s.life, s.patience)
 	defer cancel()
-	if r := serve.check(ctx, h, conn); r != nil {
+	if r := serve.check(ctx, g.hello, conn); r != nil {
 		return nil, nil, reject(conn, r)
 	}
-	return h, serve, accept(conn)
+	return g.hello, serve, accept(conn, g)
+}
+
+// turnAway tells an unproved caller why it is refused, if there is a reason to tell, and lets the handler of its purpose know.
+func (s *server) turnAway(conn net.Conn, h *hello, why error, from string) error {
+	var r *rejection
+	var skew *versionError
+	switch {
+	case errors.As(why, &skew):
+		r = refuse("versions differ: you speak start-up protocol %d, this end %d", skew.theirs, version)
+		r.code = rejectVersion
+	case !errors.As(why, &r):
+		return why
+	}
+	if h != nil && s.handlers[h.purpose] != nil {
+		s.handlers[h.purpose].refused(h, why, from)
+	}
+	return reject(conn, r)
 }
 
 // peerName is the other end of a connection, for messages.

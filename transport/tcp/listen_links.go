@@ -62,8 +62,8 @@ func (s *start) listenTCP(ctx context.Context, coordinator net.Listener, info *p
 	if err != nil {
 		return err
 	}
-	if !bind.IsLoopback() && !s.Insecure {
-		return needInsecure(bind.String())
+	if !bind.IsLoopback() && !s.open() {
+		return needInsecure("this rank", bind.String())
 	}
 	ln, err := s.bindRange(ctx, bind)
 	if err != nil {

@@ -67,8 +67,7 @@ func (m *mesh) tryDial(ctx context.Context, peer int, class transport.Class, gro
 		purpose: purposeLink, class: class, group: group, world: m.world, epoch: m.epoch, runID: m.host.runID,
 		from: uint32(m.rank), to: uint32(peer), size: uint32(m.size),
 	}
-	if err := introduce(ctx, conn, h, nil); err != nil {
-		conn.Close()
+	if conn, err = m.host.cred.introduce(ctx, conn, h, nil); err != nil {
 		return nil, err
 	}
 	tune(conn, class, m.sameHost(peer))

@@ -21,7 +21,8 @@ func sayHello(t *testing.T, m *mesh, edit func(h *hello)) (net.Conn, error) {
 	t.Cleanup(func() { conn.Close() })
 	h := &hello{purpose: purposeLink, class: transport.Control, group: 42, world: m.world, runID: m.host.runID, from: 1, to: 0, size: 2}
 	edit(h)
-	return conn, introduce(t.Context(), conn, h, nil)
+	_, err = m.host.cred.introduce(t.Context(), conn, h, nil)
+	return conn, err
 }
 
 func TestLinkRefusals(t *testing.T) {
@@ -43,7 +44,6 @@ func TestLinkRefusals(t *testing.T) {
 		"class 0 unknown":                                                   func(h *hello) { h.class = 0 },
 		"class 9 unknown":                                                   func(h *hello) { h.class = 9 },
 		"nobody serves purpose 3 here":                                      func(h *hello) { h.purpose = 3 },
-		"authentication differs: you offer kind 1":                          func(h *hello) { h.auth = 1 },
 		"this run has begun already":                                        func(h *hello) { h.purpose = purposeRegister },
 		"rank 0 has a control connection for group 0x0 with rank 1 already": func(h *hello) { h.group = 0 },
 	} {

@@ -12,6 +12,7 @@ import (
 type RendezvousConfig struct {
 	Size     int           // how many ranks are to come
 	RunID    string        // as Config.RunID
+	Secret   []byte        // as Config.Secret
 	Insecure bool          // as Config.Insecure
 	Timeout  time.Duration // as Config.Timeout
 	Logger   *slog.Logger  // nil: nothing is logged
@@ -20,14 +21,16 @@ type RendezvousConfig struct {
 // Rendezvous coordinates one start on ln, apart from the ranks, and returns when all of them have their verdict: nil when
 // every rank is connected to every other, else a *JoinError. It closes ln.
 func Rendezvous(ctx context.Context, ln net.Listener, cfg RendezvousConfig) error {
-	if err := cfg.check(ln); err != nil {
+	cred, err := cfg.check(ln)
+	if err != nil {
 		ln.Close()
 		return err
 	}
 	ctx, cancel := withTimeout(ctx, cfg.Timeout)
 	defer cancel()
 	c := newCoordinator(cfg.Size, cfg.RunID, ln.Addr().String(), "the coordinator")
-	srv := newServer(roleApart, orDiscard(cfg.Logger), map[purpose]handler{purposeRegister: c})
+	c.believes = cred.believes()
+	srv := newServer(cred, roleApart, orDiscard(cfg.Logger), map[purpose]handler{purposeRegister: c})
 	srv.serve(ln)
 	o := c.run(ctx)
 	srv.close()
@@ -37,19 +40,22 @@ func Rendezvous(ctx context.Context, ln net.Listener, cfg RendezvousConfig) erro
 	return nil
 }
 
-func (cfg *RendezvousConfig) check(ln net.Listener) error {
+func (cfg *RendezvousConfig) check(ln net.Listener) (*credentials, error) {
+	cred, err := newCredentials(cfg.Secret)
 	at := addrPort(ln.Addr())
 	switch {
+	case err != nil:
+		return nil, err
 	case !at.IsValid():
-		return &ConfigError{Field: "Listener", Value: ln.Addr().String(), Reason: "not a TCP listener"}
+		return nil, &ConfigError{Field: "Listener", Value: ln.Addr().String(), Reason: "not a TCP listener"}
 	case cfg.Size < 1 || cfg.Size > MaxSize:
-		return badSize(cfg.Size)
+		return nil, badSize(cfg.Size)
 	case len(cfg.RunID) > maxRunID:
-		return &ConfigError{Field: "RunID", Value: cfg.RunID, Reason: fmt.Sprintf("longer than %d bytes", maxRunID)}
-	case !at.Addr().IsLoopback() && !cfg.Insecure:
-		return needInsecure(at.Addr().String())
+		return nil, &ConfigError{Field: "RunID", Value: cfg.RunID, Reason: fmt.Sprintf("longer than %d bytes", maxRunID)}
+	case !at.Addr().IsLoopback() && !cfg.Insecure && !cred.guarded():
+		return nil, needInsecure("this coordinator", at.Addr().String())
 	}
-	return nil
+	return cred, nil
 }
 
 func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {

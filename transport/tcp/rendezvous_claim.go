@@ -98,8 +98,8 @@ func (s *start) claim(ctx context.Context, e endpoint, addrs []netip.Addr) (net.
 	}
 	var cause error
 	for _, a := range binds {
-		if !a.IsLoopback() && !s.Insecure {
-			return nil, nil, needInsecure(a.String())
+		if !a.IsLoopback() && !s.open() {
+			return nil, nil, needInsecure("this rank", a.String())
 		}
 		ln, err := s.net.listen(ctx, "tcp", netip.AddrPortFrom(a, e.port).String())
 		if err == nil {
@@ -152,7 +152,7 @@ func (s *start) register(ctx context.Context, at netip.AddrPort) (net.Conn, erro
 		return nil, err
 	}
 	h := &hello{purpose: purposeRegister, from: uint32(s.Rank), to: nobody, size: uint32(s.Size), runID: s.RunID}
-	err = introduce(ctx, conn, h, func(r role) error {
+	conn, err = s.cred.introduce(ctx, conn, h, func(r role) error {
 		s.apart = r == roleApart
 		if s.Rank == 0 && r != roleApart {
 			return errTaken
@@ -160,7 +160,6 @@ func (s *start) register(ctx context.Context, at netip.AddrPort) (net.Conn, erro
 		return nil
 	})
 	if err != nil {
-		conn.Close()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, fmt.Errorf("%s takes the connection but does not answer", at)
 		}

@@ -20,12 +20,13 @@ const (
 
 // A coordinator runs one start: it is the handler of registrations and one loop that owns the roster.
 type coordinator struct {
-	addr   string
-	runID  string
-	roster *roster
-	events chan event
-	done   chan struct{}  // closed once the verdict is on its way
-	wg     sync.WaitGroup // one per registered connection
+	addr     string
+	runID    string
+	believes bool // what a hello says although nothing proves it
+	roster   *roster
+	events   chan event
+	done     chan struct{}  // closed once the verdict is on its way
+	wg       sync.WaitGroup // one per registered connection
 
 	// Owned by run.
 	conns   map[*caller]bool
@@ -34,10 +35,11 @@ type coordinator struct {
 
 // An event is what a registered connection brought.
 type event struct {
-	from    *caller  // nil: skew
+	from    *caller  // nil: it was refused before it could register
 	came    bool     // it has registered
 	result  *outcome // it has reported
 	failure *outcome // somebody else's fault, a version that differs
+	hint    *hint    // or what may explain later why a rank is missing
 	// none of them: it was lost
 }
 
@@ -78,11 +80,18 @@ func (c *coordinator) over(h *hello) string {
 	return fmt.Sprintf("this run has begun already, with %d ranks", c.roster.size)
 }
 
-func (c *coordinator) skew(h *hello, e *versionError, from string) {
-	if h.runID == c.runID {
-		c.tell(event{failure: failed([]int{int(h.from)}, "versions differ: rank %d (%s) speaks start-up protocol %d, the coordinator %d",
-			h.from, from, e.theirs, version)})
+// refused makes a start of this run fail at once when one of its ranks speaks another version. What a stranger could say as
+// well is only kept, for when a rank is missing in the end.
+func (c *coordinator) refused(h *hello, why error, from string) {
+	if h.runID != c.runID {
+		return
 	}
+	if skew := (*versionError)(nil); errors.As(why, &skew) && c.believes {
+		c.tell(event{failure: failed([]int{int(h.from)}, "versions differ: rank %d (%s) speaks start-up protocol %d, the coordinator %d",
+			h.from, from, skew.theirs, version)})
+		return
+	}
+	c.tell(event{hint: newHint(h, why, from)})
 }
 
 // tell hands run an event; it returns false when the verdict has been sent already.
@@ -182,6 +191,8 @@ func (c *coordinator) handle(e event) *outcome {
 	switch {
 	case e.failure != nil:
 		failure = e.failure
+	case e.hint != nil:
+		c.roster.remember(e.hint)
 	case e.came:
 		c.conns[e.from] = true
 		c.wg.Go(e.from.write)

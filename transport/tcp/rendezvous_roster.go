@@ -15,6 +15,7 @@ type roster struct {
 	members  []*member
 	came     int
 	fine     int
+	hints    map[int]string // by claimed rank
 }
 
 // A member is a rank that has registered.
@@ -26,7 +27,7 @@ type member struct {
 }
 
 func newRoster(size int, sizeFrom string) *roster {
-	return &roster{size: size, sizeFrom: sizeFrom, members: make([]*member, size)}
+	return &roster{size: size, sizeFrom: sizeFrom, members: make([]*member, size), hints: make(map[int]string)}
 }
 
 // admit enters a rank, or says why the start has failed.
@@ -131,7 +132,7 @@ func (r *roster) lost(m *member) *outcome {
 // timedOut is what everybody hears when a deadline passes; where says whose, and after what time.
 func (r *roster) timedOut(where string) *outcome {
 	if missing := r.missing(); len(missing) > 0 {
-		return &outcome{code: outcomeMissing, ranks: missing, text: "deadline passed " + where + ": " + missingText(missing)}
+		return &outcome{code: outcomeMissing, ranks: missing, text: "deadline passed " + where + ": " + missingText(missing) + r.hintsFor(missing)}
 	}
 	late := r.unreported()
 	return &outcome{code: outcomeLate, ranks: late, text: "deadline passed " + where + ": not connected to all others: " + rankList(late)}

@@ -116,6 +116,7 @@ func (s *start) coordinate(ctx context.Context, ln net.Listener) {
 	}
 	s.Coordinator = ln.Addr().String()
 	c := newCoordinator(s.Size, s.RunID, s.Coordinator, fmt.Sprintf("rank 0 (%s)", s.Coordinator))
+	c.believes = s.cred.believes()
 	s.coordinator, s.verdict = c, make(chan struct{})
 	near, far := net.Pipe()
 	s.conn = near

@@ -219,10 +219,10 @@ func decode(k kind, p []byte) (again []byte, err error) {
 		v, err := decodeChallenge(p)
 		return v.payload(), err
 	case kindProof, kindAccept:
-		if !unproved(p) {
-			return nil, errors.New("not zero")
+		if len(p) != proofSize {
+			return nil, errors.New("malformed")
 		}
-		return make([]byte, proofSize), nil
+		return p, nil
 	case kindReject:
 		v, err := decodeRejection(p)
 		return v.payload(), err

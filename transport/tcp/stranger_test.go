@@ -120,7 +120,7 @@ func (c counting) take(conn net.Conn, h *hello, settled func()) error {
 	c.took <- h
 	return nil
 }
-func (c counting) skew(*hello, *versionError, string) {}
+func (c counting) refused(*hello, error, string) {}
 
 func TestSilentStrangerIsDropped(t *testing.T) {
 	t.Parallel()
@@ -128,7 +128,7 @@ func TestSilentStrangerIsDropped(t *testing.T) {
 		t.Errorf("a silent stranger stays for %v", handshakeTimeout)
 	}
 	ln := listener(t)
-	s := newServer(roleRank, orDiscard(nil), nil)
+	s := newServer(nil, roleRank, orDiscard(nil), nil)
 	s.patience = 50 * time.Millisecond
 	s.serve(ln)
 	defer s.close()
@@ -150,7 +150,7 @@ func TestPendingIsBounded(t *testing.T) {
 	t.Parallel()
 	ln := listener(t)
 	took := make(chan *hello, 1)
-	s := newServer(roleRank, orDiscard(nil), map[purpose]handler{purposeLink: counting{took}})
+	s := newServer(nil, roleRank, orDiscard(nil), map[purpose]handler{purposeLink: counting{took}})
 	s.serve(ln)
 	defer s.close()
 	var first net.Conn
@@ -185,7 +185,7 @@ func TestHandshakeLeavesTheRest(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
-	s := newServer(roleRank, orDiscard(nil), map[purpose]handler{purposeLink: counting{}})
+	s := newServer(nil, roleRank, orDiscard(nil), map[purpose]handler{purposeLink: counting{}})
 	h := hello{purpose: purposeLink, runID: "r", from: 1, group: 7}
 	go func() {
 		near.Write(append(message(kindHello, h.payload()), append(message(kindProof, make([]byte, proofSize)), "data"...)...))
@@ -206,7 +206,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(append(message(kindHello, (&hello{purpose: purposeRegister}).payload()), message(kindProof, make([]byte, proofSize))...))
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Add(messageOf(2, kindHello, (&hello{purpose: purposeLink}).payload()))
-	s := newServer(roleRank, orDiscard(nil), map[purpose]handler{purposeLink: counting{}})
+	s := newServer(nil, roleRank, orDiscard(nil), map[purpose]handler{purposeLink: counting{}})
 	f.Fuzz(func(t *testing.T, p []byte) {
 		conn := &scripted{in: bytes.NewReader(p)}
 		h, serve, err := s.receive(conn, "fuzz")
@@ -222,6 +222,7 @@ type scripted struct {
 	in *bytes.Reader
 }
 
+func (s *scripted) LocalAddr() net.Addr               { return &net.TCPAddr{} }
 func (s *scripted) Read(p []byte) (int, error)        { return s.in.Read(p) }
 func (s *scripted) Write(p []byte) (int, error)       { return len(p), nil }
 func (s *scripted) SetReadDeadline(t time.Time) error { return nil }
