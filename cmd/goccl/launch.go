@@ -13,6 +13,8 @@ func launchMain(args []string, stdout, stderr io.Writer) int {
 	coordinator := fs.String("coordinator", "", "`host:port` where rank 0 listens (default: the launcher meets the ranks itself, on a free loopback port)")
 	runID := fs.String("run-id", "", "`id` that keeps runs at one coordinator apart (default: a fresh one)")
 	grace := fs.Duration("grace", launch.DefaultGrace, "`time` between asking ranks to end and killing them")
+	keepGoing := fs.Bool("keep-going", false, "do not end the other ranks when one fails")
+	restarts := fs.Int("restarts", 0, "start a rank that fails again, up to `k` times, after 0.2 s to 5 s; implies -keep-going")
 	if ok, code := parse(fs, args, stdout); !ok {
 		return code
 	}
@@ -21,6 +23,8 @@ func launchMain(args []string, stdout, stderr io.Writer) int {
 		return misused(fs, "-n %d: need at least one rank", *n)
 	case *grace <= 0:
 		return misused(fs, "-grace %v: must be positive", *grace)
+	case *restarts < 0:
+		return misused(fs, "-restarts %d: must not be negative", *restarts)
 	case fs.NArg() == 0:
 		return misused(fs, "no program to run")
 	}
@@ -32,6 +36,7 @@ func launchMain(args []string, stdout, stderr io.Writer) int {
 	return launch.Main(launch.Config{
 		Name: "goccl launch", Size: *n, Program: fs.Arg(0), Args: fs.Args()[1:],
 		Coordinator: *coordinator, RunID: *runID, Grace: *grace,
+		KeepGoing: *keepGoing, Restarts: *restarts,
 		Stdout: stdout, Stderr: stderr, Prefix: true,
 	})
 }

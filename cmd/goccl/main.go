@@ -1,17 +1,19 @@
 // Command goccl starts programs that use package goccl.
 //
-//	goccl launch -n N [-coordinator addr] [-run-id id] [-grace d] [--] program args…
+//	goccl launch -n N [-coordinator addr] [-run-id id] [-grace d] [-keep-going] [-restarts k] [--] program args…
 //	goccl rendezvous -listen addr -size N [-run-id id] [-timeout d] [-insecure]
 //	goccl version
 //	goccl help [command]
 //
 // Launch runs a program as N ranks on this machine. Each gets GOCCL_RANK, GOCCL_WORLD_SIZE, GOCCL_COORDINATOR and
 // GOCCL_RUN_ID, which goccl.Join reads. Each line of output is marked with its rank. Signals are passed on. When a rank
-// fails the others are ended. Rendezvous is the meeting point of ranks on several machines, apart from rank 0.
+// fails the others are ended, unless -keep-going leaves them to go on without it or -restarts has it started again: with the
+// same environment, and GOCCL_RESTART set to how often that has happened. Rendezvous is the meeting point of ranks on several
+// machines, apart from rank 0.
 //
 // # Exit codes
 //
-//	0        all went well
+//	0        all went well: every rank ended with 0, those that were started again in their last life
 //	1        the launcher itself failed, or the ranks did not meet
 //	2        wrong usage
 //	126      the program cannot be executed

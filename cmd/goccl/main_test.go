@@ -33,6 +33,11 @@ func TestMain(m *testing.M) {
 			os.Exit(9)
 		}
 		forever()
+	case "fail once":
+		if fmt.Println("life", os.Getenv("GOCCL_RESTART")); os.Getenv("GOCCL_RANK") == "1" && os.Getenv("GOCCL_RESTART") == "" {
+			os.Exit(9)
+		}
+		os.Exit(0)
 	}
 }
 
@@ -88,6 +93,22 @@ func TestLaunchOneRank(t *testing.T) {
 	}
 }
 
+func TestLaunchStartsAFailedRankAgain(t *testing.T) {
+	t.Setenv(roleEnv, "fail once")
+	for _, c := range []struct {
+		flag, lives string
+		code        int
+	}{{"-restarts=1", "[0] life \n[1] life \n[1] life 1\n", 0}, {"-keep-going", "[0] life \n[1] life \n", 9}} {
+		var out, errs bytes.Buffer
+		code := run([]string{"launch", "-n", "2", c.flag, os.Args[0]}, &out, &errs)
+		lines := strings.SplitAfter(out.String(), "\n")
+		slices.Sort(lines)
+		if lives := strings.Join(lines, ""); code != c.code || lives != c.lives || strings.Contains(errs.String(), "ending") {
+			t.Errorf("%s: exit code %d, output %q, errors %q", c.flag, code, lives, errs.String())
+		}
+	}
+}
+
 func TestLaunchReturnsTheFailedRanksCode(t *testing.T) {
 	t.Setenv(roleEnv, "fail")
 	var out, errs bytes.Buffer
@@ -119,6 +140,7 @@ func TestUsage(t *testing.T) {
 		{"launch -n 2", 2, "no program to run"},
 		{"launch -n x true", 2, "invalid value"},
 		{"launch -n 2 -grace -1s true", 2, "-grace -1s"},
+		{"launch -n 2 -restarts -1 true", 2, "-restarts -1"},
 		{"launch -n 2 -coordinator nowhere true", 2, "-coordinator nowhere"},
 		{"launch -n 2 goccl-no-such-program", 127, "not found"},
 		{"rendezvous -size 2", 2, "-listen is missing"},

@@ -16,7 +16,11 @@ type job struct {
 	start  time.Time
 	output *output
 	procs  []process // by rank, those that have been started
-	exits  chan exit // one per started rank
+	exits  chan exit // one per started process
+
+	again   chan restart // for the starter; room for one per rank
+	due     chan int     // ranks whose back-off has passed; room for one per rank
+	waiting int          // ranks in their back-off, or being started again
 
 	stop   chan struct{}    // closed when no more ranks shall be started
 	ending bool             // the ranks have been asked to end, or killed
@@ -28,14 +32,17 @@ type job struct {
 }
 
 type process struct {
-	cmd   *exec.Cmd
-	alive bool
+	cmd      *exec.Cmd
+	alive    bool
+	restarts int         // how often the rank has been started again
+	failure  *RankError  // of its last life, while it waits to be started again
+	backoff  *time.Timer // ends the wait
 }
 
 type started struct {
-	rank int
-	cmd  *exec.Cmd
-	err  error
+	restart
+	cmd *exec.Cmd
+	err error
 }
 
 type exit struct {
@@ -45,22 +52,28 @@ type exit struct {
 }
 
 func newJob(cfg *Config) *job {
-	return &job{cfg: cfg, start: time.Now(), output: newOutput(cfg), exits: make(chan exit), stop: make(chan struct{})}
+	size := max(cfg.Size, 0)
+	return &job{
+		cfg: cfg, start: time.Now(), output: newOutput(cfg),
+		exits: make(chan exit), again: make(chan restart, size), due: make(chan int, size), stop: make(chan struct{}),
+	}
 }
 
-// run goes on until every started rank has ended. Ranks may fail, and signals come, while others are still being started.
+// run goes on until every started rank has ended for good. Ranks may fail, and signals come, while others are still being started.
 func (j *job) run(ctx context.Context) error {
-	starts, release := j.startAll()
+	starts, first, release := j.startAll()
 	defer release()
 	done, signals := ctx.Done(), j.cfg.Signals
-	for alive := 0; starts != nil || alive > 0; {
+	for alive := 0; first != nil || alive > 0 || j.waiting > 0; {
 		select {
-		case s, ok := <-starts:
-			if !ok {
-				starts = nil
-			} else if j.started(s) {
+		case s := <-starts:
+			if j.started(s) {
 				alive++
 			}
+		case <-first:
+			first = nil
+		case r := <-j.due:
+			j.backoffOver(r)
 		case e := <-j.exits:
 			alive--
 			j.exited(e)
@@ -72,8 +85,7 @@ func (j *job) run(ctx context.Context) error {
 			}
 		case <-done:
 			done = nil
-			j.fail(context.Cause(ctx))
-			j.end()
+			j.failAndEnd(context.Cause(ctx))
 		case <-j.settle:
 			j.end()
 		case <-j.kill:
@@ -84,25 +96,29 @@ func (j *job) run(ctx context.Context) error {
 	return j.cause
 }
 
-// startAll starts the ranks, one after the other. They are set to die with the thread that started them (where the system can
-// do that), so one goroutine keeps its thread until release.
-func (j *job) startAll() (starts <-chan started, release func()) {
-	c, hold, gone := make(chan started), make(chan struct{}), make(chan struct{})
+// startAll starts the ranks, one after the other, and then those that are to be started again. They are set to die with the
+// thread that started them (where the system can do that), so one goroutine keeps its thread until release. first is closed
+// once no rank is left that was never started.
+func (j *job) startAll() (starts <-chan started, first <-chan struct{}, release func()) {
+	c, all, gone := make(chan started), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		for r := 0; r < j.cfg.Size && !j.stopped(); r++ {
-			cmd, err := j.startRank(r)
-			c <- started{r, cmd, err}
+			cmd, err := j.startRank(r, 0)
+			c <- started{restart{rank: r}, cmd, err}
 			if err != nil {
 				break
 			}
 		}
-		close(c)
-		<-hold
+		close(all)
+		for a := range j.again {
+			cmd, err := j.startRank(a.rank, a.count)
+			c <- started{a, cmd, err}
+		}
 	}()
-	return c, func() { close(hold); <-gone }
+	return c, all, func() { close(j.again); <-gone }
 }
 
 func (j *job) stopped() bool {
@@ -114,9 +130,10 @@ func (j *job) stopped() bool {
 	}
 }
 
-func (j *job) startRank(r int) (*exec.Cmd, error) {
+// startRank starts a rank that has been started that many times before.
+func (j *job) startRank(r, restart int) (*exec.Cmd, error) {
 	cmd := exec.Command(j.cfg.Program, j.cfg.Args...)
-	cmd.Env = j.cfg.environ(r)
+	cmd.Env = j.cfg.environ(r, restart)
 	isolate(cmd)
 	if err := j.output.attach(cmd, r); err != nil {
 		return nil, err
@@ -128,17 +145,28 @@ func (j *job) startRank(r int) (*exec.Cmd, error) {
 
 // started takes note of a rank. It reports whether the rank lives.
 func (j *job) started(s started) bool {
-	if s.err != nil {
-		j.fail(fmt.Errorf("launch: start rank %d: %w", s.rank, s.err))
-		j.end()
+	switch {
+	case s.count > 0:
+		j.waiting--
+		if s.err != nil {
+			j.fail(fmt.Errorf("launch: start rank %d again: %w", s.rank, s.err))
+			return false
+		}
+		j.procs[s.rank].cmd, j.procs[s.rank].alive, j.procs[s.rank].restarts = s.cmd, true, s.count
+	case s.err != nil:
+		j.failAndEnd(fmt.Errorf("launch: start rank %d: %w", s.rank, s.err))
 		return false
+	default:
+		j.procs = append(j.procs, process{cmd: s.cmd, alive: true})
 	}
-	j.procs = append(j.procs, process{s.cmd, true})
 	go func() {
 		// The pipes are ours, so Wait returns as soon as the process ends: failures are seen in the order they happened.
 		err := s.cmd.Wait()
 		j.exits <- exit{s.rank, s.cmd.ProcessState, err}
 	}()
+	if j.cfg.Started != nil {
+		j.cfg.Started(s.rank, s.cmd.Process.Pid)
+	}
 	if j.ending { // it was being started when the others were asked
 		signalGroup(s.cmd, j.sent)
 	}
@@ -157,11 +185,23 @@ func (j *job) exited(e exit) {
 		j.fail(&SignalError{j.signal})
 	}
 	failure := &RankError{Rank: e.rank, Pid: cmd.Process.Pid, Code: code, Text: text, After: time.Since(j.start)}
-	if j.cause != nil && !j.ending { // it failed by itself too, and may be the one that explains the other
+	switch {
+	case j.ending:
+		j.fail(failure)
+	case j.mayRestart(e.rank):
+		j.restartLater(e.rank, failure)
+	default:
+		j.failed(failure)
+	}
+}
+
+// failed takes a rank's failure for good while nobody has been asked to end.
+func (j *job) failed(failure *RankError) {
+	if j.cause != nil { // it failed by itself too, and may be the one that explains the other
 		j.say(failure.Error() + " too")
 	}
 	j.fail(failure)
-	if j.settle == nil {
+	if j.settle == nil && !j.cfg.KeepGoing {
 		j.stopStarting()
 		j.settle = time.After(settleTime)
 	}
@@ -195,6 +235,7 @@ func (j *job) end() {
 func (j *job) endWith(s os.Signal) {
 	j.ending = true
 	j.stopStarting()
+	j.dropRestarts()
 	j.sent = s
 	j.kill = time.After(j.cfg.Grace)
 	j.signalAll(s)
@@ -214,12 +255,20 @@ func (j *job) signalAll(s os.Signal) {
 }
 
 // fail notes the first failure, and says it at once: ending the other ranks can take a while.
-func (j *job) fail(err error) {
+func (j *job) fail(err error) { j.note(err, j.ending || !j.cfg.KeepGoing) }
+
+// failAndEnd is for what no rank can go on after.
+func (j *job) failAndEnd(err error) {
+	j.note(err, true)
+	j.end()
+}
+
+func (j *job) note(err error, ending bool) {
 	if j.cause != nil {
 		return
 	}
 	j.cause = err
-	j.say(strings.TrimPrefix(err.Error(), "launch: ") + j.others())
+	j.say(strings.TrimPrefix(err.Error(), "launch: ") + j.others(ending))
 }
 
 func (j *job) say(text string) {
@@ -228,18 +277,23 @@ func (j *job) say(text string) {
 	}
 }
 
-func (j *job) others() string {
+// others says what becomes of the other ranks.
+func (j *job) others(ending bool) string {
 	n := 0
 	for _, p := range j.procs {
 		if p.alive {
 			n++
 		}
 	}
-	switch n {
-	case 0:
+	switch {
+	case n == 0:
 		return ""
-	case 1:
+	case n == 1 && ending:
 		return "; ending the other one"
+	case n == 1:
+		return "; the other one goes on"
+	case ending:
+		return fmt.Sprintf("; ending the other %d", n)
 	}
-	return fmt.Sprintf("; ending the other %d", n)
+	return fmt.Sprintf("; the other %d go on", n)
 }

@@ -11,7 +11,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goccl/goccl/transport/tcp"
@@ -39,12 +41,17 @@ type Config struct {
 	RunID       string   // "": a fresh one
 	Stdout      io.Writer
 	Stderr      io.Writer
-	Prefix      bool             // mark each line of output with its rank; the ranks then write to pipes, never to a terminal
-	Grace       time.Duration    // from asking the ranks to end to killing them; 0: DefaultGrace
-	Signals     <-chan os.Signal // passed on to all ranks; those that mean end start the grace period, a second one ends it
+	Prefix      bool                // mark each line of output with its rank; the ranks then write to pipes, never to a terminal
+	KeepGoing   bool                // a rank that fails does not end the others
+	Restarts    int                 // how often a rank that fails is started again, with the same environment, after 0.2 s to 5 s; > 0 implies KeepGoing
+	Grace       time.Duration       // from asking the ranks to end to killing them; 0: DefaultGrace
+	Signals     <-chan os.Signal    // passed on to all ranks; those that mean end start the grace period, a second one ends it
+	Started     func(rank, pid int) // unless nil, called by Run itself for each process it has started; must not block
+
+	backoff time.Duration // before a rank is first started again; 0: restartAfter. Tests set it
 }
 
-// A RankError is how the first rank failed.
+// A RankError is how a rank failed.
 type RankError struct {
 	Rank, Pid int
 	Code      int // as a shell shows it: the exit code, or 128 + the signal that killed the rank
@@ -63,7 +70,8 @@ func (e *SignalError) Error() string { return fmt.Sprintf("ended by a signal: %v
 
 // Run starts the ranks and waits for all of them. It returns nil when every rank exited with code 0, else the first
 // failure: a *RankError, a *SignalError when ranks died of a signal passed on to them, context.Cause(ctx), or what kept
-// the ranks from starting. No rank, and nothing in a rank's process group, outlives Run.
+// the ranks from starting. A failure after which the rank was started again does not count: a rank's last life does. No
+// rank, and nothing in a rank's process group, outlives Run.
 func Run(ctx context.Context, cfg Config) error {
 	j := newJob(&cfg)
 	if err := cfg.complete(); err != nil {
@@ -87,6 +95,10 @@ func (cfg *Config) complete() error {
 	if cfg.Size > tcp.MaxSize {
 		return fmt.Errorf("launch: size %d: a world has at most %d ranks", cfg.Size, tcp.MaxSize)
 	}
+	if cfg.Restarts < 0 {
+		return fmt.Errorf("launch: restarts %d: must not be negative", cfg.Restarts)
+	}
+	cfg.KeepGoing = cfg.KeepGoing || cfg.Restarts > 0
 	path, err := exec.LookPath(cfg.Program)
 	if err != nil {
 		return fmt.Errorf("launch: %w", err)
@@ -94,6 +106,9 @@ func (cfg *Config) complete() error {
 	cfg.Program = path
 	if cfg.Grace == 0 {
 		cfg.Grace = DefaultGrace
+	}
+	if cfg.backoff == 0 {
+		cfg.backoff = restartAfter
 	}
 	if cfg.RunID == "" {
 		cfg.RunID = rand.Text()
@@ -124,13 +139,18 @@ func (cfg *Config) meet(ctx context.Context) (stop func(), err error) {
 	return func() { cancel(); ln.Close(); <-done }, nil
 }
 
-// environ is what rank r gets. The last value of a name counts.
-func (cfg *Config) environ(r int) []string {
+// environ is what rank r gets that has been started again that many times. The last value of a name counts.
+func (cfg *Config) environ(r, restarts int) []string {
 	env := cfg.Env
 	if env == nil {
 		env = os.Environ()
 	}
-	env = append(env[:len(env):len(env)],
+	// A launcher may itself be a rank that was started again.
+	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, restartEnv+"=") })
+	if restarts > 0 {
+		env = append(env, restartEnv+"="+strconv.Itoa(restarts))
+	}
+	env = append(env,
 		"GOCCL_RANK="+strconv.Itoa(r),
 		"GOCCL_WORLD_SIZE="+strconv.Itoa(cfg.Size),
 		"GOCCL_RUN_ID="+cfg.RunID)

@@ -81,7 +81,10 @@ func (o *output) started(ok bool) {
 			continue
 		}
 		o.ends = append(o.ends, p.read)
-		o.readers.Go(func() { p.to.copy(p.rank, p.read) })
+		o.readers.Go(func() {
+			p.to.copy(p.rank, p.read)
+			p.read.Close()
+		})
 	}
 	o.pending = nil
 }
