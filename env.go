@@ -1,11 +1,11 @@
 package goccl
 
 import (
-	"bytes"
 	"net"
-	"os"
 	"strconv"
 	"strings"
+
+	"github.com/goccl/goccl/internal/secret"
 )
 
 const defaultPort = 29500 // of the coordinator, as torchrun and NCCL users expect
@@ -61,38 +61,14 @@ func (c *JoinConfig) resolve(env lookup) error {
 	}
 	if c.Secret == nil && c.Size > 1 {
 		var err error
-		if c.Secret, err = secret(env); err != nil {
-			return err
+		if c.Secret, err = secret.FromEnvironment(env); err != nil {
+			return argument("environment: %v", err)
 		}
 	}
 	if c.TLS != nil {
 		return unsupported("JoinConfig.TLS")
 	}
 	return nil
-}
-
-// secret returns what the environment says, nil when it says nothing. No error shows any of it.
-func secret(env lookup) ([]byte, error) {
-	if path, ok := env("GOCCL_SECRET_FILE"); ok && path != "" {
-		s, err := os.ReadFile(path)
-		if err != nil {
-			return nil, argument("environment: GOCCL_SECRET_FILE: %v", err)
-		}
-		if s = trimLine(s); len(s) == 0 {
-			return nil, argument("environment: GOCCL_SECRET_FILE: %s is empty", path)
-		}
-		return s, nil
-	}
-	if v, ok := env("GOCCL_SECRET"); ok && v != "" {
-		return []byte(v), nil
-	}
-	return nil, nil
-}
-
-// trimLine cuts the one newline with which editors and echo end a file.
-func trimLine(s []byte) []byte {
-	s = bytes.TrimSuffix(s, []byte("\n"))
-	return bytes.TrimSuffix(s, []byte("\r"))
 }
 
 func rankAndSize(env lookup) (rank, size int, err error) {

@@ -1,15 +1,18 @@
 // Command goccl starts programs that use package goccl.
 //
 //	goccl launch -n N [-coordinator addr] [-run-id id] [-grace d] [-keep-going] [-restarts k] [--] program args…
-//	goccl rendezvous -listen addr -size N [-run-id id] [-timeout d] [-insecure]
+//	goccl rendezvous -listen addr -size N [-run-id id] [-timeout d] [-secret-file path] [-insecure]
 //	goccl version
 //	goccl help [command]
 //
 // Launch runs a program as N ranks on this machine. Each gets GOCCL_RANK, GOCCL_WORLD_SIZE, GOCCL_COORDINATOR and
-// GOCCL_RUN_ID, which goccl.Join reads. Each line of output is marked with its rank. Signals are passed on. When a rank
-// fails the others are ended, unless -keep-going leaves them to go on without it or -restarts has it started again: with the
-// same environment, and GOCCL_RESTART set to how often that has happened. Rendezvous is the meeting point of ranks on several
-// machines, apart from rank 0.
+// GOCCL_RUN_ID, which goccl.Join reads, and a fresh GOCCL_SECRET, so that other users of the machine cannot join: unless the
+// environment has one or GOCCL_SECRET_FILE, or -coordinator is given. Each line of output is marked with its rank. Signals are
+// passed on. When a rank fails the others are ended, unless -keep-going leaves them to go on without it or -restarts has it
+// started again: with the same environment, and GOCCL_RESTART set to how often that has happened.
+//
+// Rendezvous is the meeting point of ranks on several machines, apart from rank 0. The secret that it asks for is in
+// -secret-file, or in GOCCL_SECRET_FILE or GOCCL_SECRET as for the ranks.
 //
 // # Exit codes
 //

@@ -147,7 +147,9 @@ func TestUsage(t *testing.T) {
 		{"rendezvous -listen 127.0.0.1:0", 2, "-size 0"},
 		{"rendezvous -listen 127.0.0.1:0 -size 2 -timeout 0s", 2, "-timeout 0s"},
 		{"rendezvous -listen 127.0.0.1:0 -size 2 more", 2, `unexpected argument "more"`},
-		{"rendezvous -listen 0.0.0.0:0 -size 2", 1, "-insecure allows it"},
+		{"rendezvous -listen 0.0.0.0:0 -size 2", 1, "give -secret-file, or -insecure"},
+		{"rendezvous -listen 0.0.0.0:0 -size 2 -secret-file /nonexistent/s", 1, "-secret-file: open /nonexistent/s: no such file"},
+		{"rendezvous -listen 0.0.0.0:0 -size 2 -timeout 20ms -secret-file main.go", 1, "missing"},
 		{"rendezvous -listen 127.0.0.1:0 -size 2 -timeout 20ms", 1, "missing"},
 	} {
 		var out, errs bytes.Buffer
@@ -169,7 +171,7 @@ func TestRendezvous(t *testing.T) {
 	r, w := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		done <- rendezvous(ctx, w, io.Discard, "127.0.0.1:0", tcp.RendezvousConfig{Size: 3, RunID: "r"})
+		done <- rendezvous(ctx, w, io.Discard, "127.0.0.1:0", tcp.RendezvousConfig{Size: 3, RunID: "r", Secret: []byte("s")})
 		w.Close()
 	}()
 	var addr string
@@ -181,7 +183,7 @@ func TestRendezvous(t *testing.T) {
 	var ranks sync.WaitGroup
 	for rank := range 3 {
 		ranks.Go(func() {
-			g, err := goccl.Join(ctx, goccl.JoinConfig{Rank: rank, Size: 3, Coordinator: addr, RunID: "r"})
+			g, err := goccl.Join(ctx, goccl.JoinConfig{Rank: rank, Size: 3, Coordinator: addr, RunID: "r", Secret: []byte("s")})
 			if err != nil {
 				t.Error(err)
 				return

@@ -6,10 +6,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"os/signal"
 	"time"
 
 	"github.com/goccl/goccl/internal/launch"
+	"github.com/goccl/goccl/internal/secret"
 	"github.com/goccl/goccl/transport/tcp"
 )
 
@@ -19,6 +21,7 @@ func rendezvousMain(args []string, stdout, stderr io.Writer) int {
 	size := fs.Int("size", 0, "number of `ranks` to wait for")
 	runID := fs.String("run-id", "", "`id` of the run; ranks of other runs are refused")
 	timeout := fs.Duration("timeout", 10*time.Minute, "`time` within which all ranks must have come")
+	secretFile := fs.String("secret-file", "", "`path` of the secret that ranks must have (default: $GOCCL_SECRET_FILE, then the value of $GOCCL_SECRET)")
 	insecure := fs.Bool("insecure", false, "listen beyond loopback although nothing proves who connects")
 	if ok, code := parse(fs, args, stdout); !ok {
 		return code
@@ -33,13 +36,31 @@ func rendezvousMain(args []string, stdout, stderr io.Writer) int {
 	case fs.NArg() > 0:
 		return misused(fs, "unexpected argument %q", fs.Arg(0))
 	}
+	shared, err := sharedSecret(*secretFile)
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", fs.Name(), err)
+		return 1
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), launch.Forwarded...)
 	defer stop()
-	if err := rendezvous(ctx, stdout, stderr, *listen, tcp.RendezvousConfig{Size: *size, RunID: *runID, Timeout: *timeout, Insecure: *insecure}); err != nil {
+	cfg := tcp.RendezvousConfig{Size: *size, RunID: *runID, Secret: shared, Timeout: *timeout, Insecure: *insecure}
+	if err := rendezvous(ctx, stdout, stderr, *listen, cfg); err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", fs.Name(), err)
 		return 1
 	}
 	return 0
+}
+
+// sharedSecret reads the secret where the user says it is; nil: nowhere.
+func sharedSecret(path string) ([]byte, error) {
+	if path == "" {
+		return secret.FromEnvironment(os.LookupEnv)
+	}
+	s, err := secret.FromFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("-secret-file: %w", err)
+	}
+	return s, nil
 }
 
 func rendezvous(ctx context.Context, stdout, stderr io.Writer, listen string, cfg tcp.RendezvousConfig) error {
@@ -47,9 +68,9 @@ func rendezvous(ctx context.Context, stdout, stderr io.Writer, listen string, cf
 	if err != nil {
 		return err
 	}
-	if ip := ln.Addr().(*net.TCPAddr).IP; !cfg.Insecure && !ip.IsLoopback() {
+	if ip := ln.Addr().(*net.TCPAddr).IP; cfg.Secret == nil && !cfg.Insecure && !ip.IsLoopback() {
 		ln.Close()
-		return fmt.Errorf("listen on %s: not a loopback address: whoever reaches it could join; -insecure allows it", ln.Addr())
+		return fmt.Errorf("listen on %s: not a loopback address: whoever reaches it could join: give -secret-file, or -insecure", ln.Addr())
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(stderr, nil))
 	fmt.Fprintf(stdout, "listening on %s\n", ln.Addr())

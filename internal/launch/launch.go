@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccl/goccl/internal/secret"
 	"github.com/goccl/goccl/transport/tcp"
 )
 
@@ -36,7 +37,7 @@ type Config struct {
 	Size        int
 	Program     string
 	Args        []string
-	Env         []string // of every rank, besides what Run sets; nil: this process's own
+	Env         []string // of every rank, besides what Run sets; nil: this process's own. A secret in it counts for Run too
 	Coordinator string   // host:port where rank 0 shall listen; "": Run meets the ranks itself, on a loopback port it holds
 	RunID       string   // "": a fresh one
 	Stdout      io.Writer
@@ -49,6 +50,8 @@ type Config struct {
 	Started     func(rank, pid int) // unless nil, called by Run itself for each process it has started; must not block
 
 	backoff time.Duration // before a rank is first started again; 0: restartAfter. Tests set it
+
+	secret []byte // what the ranks and this process prove themselves by; nil: none
 }
 
 // A RankError is how a rank failed.
@@ -113,7 +116,35 @@ func (cfg *Config) complete() error {
 	if cfg.RunID == "" {
 		cfg.RunID = rand.Text()
 	}
+	if cfg.Env == nil {
+		cfg.Env = os.Environ()
+	}
+	return cfg.agree()
+}
+
+// agree gives the ranks a secret of their own, unless the user has given them one, or has them meet others who do not know
+// it. Every user of this machine can call a loopback port.
+func (cfg *Config) agree() error {
+	var err error
+	if cfg.secret, err = secret.FromEnvironment(cfg.lookup); err != nil {
+		return fmt.Errorf("launch: environment: %w", err)
+	}
+	if cfg.secret == nil && cfg.Coordinator == "" && cfg.Size > 1 {
+		fresh := rand.Text()
+		cfg.secret = []byte(fresh)
+		cfg.Env = append(slices.Clip(cfg.Env), secret.Variable+"="+fresh)
+	}
 	return nil
+}
+
+// lookup is os.LookupEnv in the ranks' environment, where the last value of a name counts.
+func (cfg *Config) lookup(name string) (string, bool) {
+	for _, e := range slices.Backward(cfg.Env) {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			return v, true
+		}
+	}
+	return "", false
 }
 
 // meet makes sure that the ranks find each other. Unless the caller chose an address, this process keeps the listener
@@ -134,19 +165,15 @@ func (cfg *Config) meet(ctx context.Context) (stop func(), err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		serve(ctx, ln.(*net.TCPListener), cfg.Size, cfg.RunID)
+		serve(ctx, ln.(*net.TCPListener), tcp.RendezvousConfig{Size: cfg.Size, RunID: cfg.RunID, Secret: cfg.secret, Timeout: -1})
 	}()
 	return func() { cancel(); ln.Close(); <-done }, nil
 }
 
 // environ is what rank r gets that has been started again that many times. The last value of a name counts.
 func (cfg *Config) environ(r, restarts int) []string {
-	env := cfg.Env
-	if env == nil {
-		env = os.Environ()
-	}
 	// A launcher may itself be a rank that was started again.
-	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, restartEnv+"=") })
+	env := slices.DeleteFunc(slices.Clone(cfg.Env), func(v string) bool { return strings.HasPrefix(v, restartEnv+"=") })
 	if restarts > 0 {
 		env = append(env, restartEnv+"="+strconv.Itoa(restarts))
 	}

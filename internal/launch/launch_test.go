@@ -34,6 +34,7 @@ var roles = map[string]func(){
 	"env": func() {
 		fmt.Println(os.Getenv("GOCCL_RANK"), os.Getenv("GOCCL_WORLD_SIZE"), os.Getenv("GOCCL_RUN_ID"), os.Getenv("GOCCL_COORDINATOR"), os.Args[1:])
 	},
+	"secret": func() { fmt.Printf("%q\n", os.Getenv("GOCCL_SECRET")) },
 	"lines": func() {
 		for i := range 200 {
 			fmt.Printf("line %d %s\n", i, strings.Repeat("x", i*97))
@@ -123,6 +124,58 @@ func TestGivenCoordinatorAndRunID(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), " 2 mine localhost:4711 []\n"); n != 2 {
 		t.Errorf("output %q", out.String())
+	}
+}
+
+// TestSecret: ranks that only this process meets get a fresh secret, the same for all and another each time.
+func TestSecret(t *testing.T) {
+	secrets := func(edit func(*Config), env ...string) []string {
+		var out bytes.Buffer
+		cfg := config("secret", 2, env...)
+		cfg.Stdout = &out
+		edit(&cfg)
+		if err := Run(testContext(t), cfg); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Fields(out.String())
+	}
+	none := func(*Config) {}
+	first, second := secrets(none), secrets(none)
+	if len(first) != 2 || first[0] != first[1] || len(first[0]) < 20 || first[0] == second[0] {
+		t.Errorf("fresh secrets: %v, then %v", first, second)
+	}
+	for _, c := range []struct {
+		what, want string
+		got        []string
+	}{
+		{"given", `"given"`, secrets(none, "GOCCL_SECRET=given")},
+		{"a file, which they read themselves", `""`, secrets(none, "GOCCL_SECRET_FILE=launch_test.go")},
+		{"a coordinator of others", `""`, secrets(func(cfg *Config) { cfg.Coordinator = "localhost:4711" })},
+	} {
+		if len(c.got) != 2 || c.got[0] != c.want || c.got[1] != c.want {
+			t.Errorf("%s: the ranks have %v, want %s", c.what, c.got, c.want)
+		}
+	}
+	err := Run(testContext(t), config("secret", 2, "GOCCL_SECRET_FILE=/nonexistent/secret"))
+	if err == nil || !strings.Contains(err.Error(), "GOCCL_SECRET_FILE: open /nonexistent/secret") {
+		t.Errorf("an unreadable secret: %v", err)
+	}
+}
+
+// TestStrangersCannotJoin: another user of the machine who knows run id and address is not let in.
+func TestStrangersCannotJoin(t *testing.T) {
+	cfg := config("env", 2)
+	if err := cfg.complete(); err != nil {
+		t.Fatal(err)
+	}
+	stop, err := cfg.meet(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	_, err = tcp.Connect(testContext(t), tcp.Config{Rank: 1, Size: 2, Coordinator: cfg.Coordinator, RunID: cfg.RunID})
+	if err == nil || !strings.Contains(err.Error(), "rank 1 has no secret, the coordinator at "+cfg.Coordinator+" asks for one") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -12,10 +12,10 @@ import (
 
 // serve answers the ranks on ln until ctx ends, as often as they meet: a program may leave its group and join again.
 // What goes wrong the ranks are told, and say, themselves.
-func serve(ctx context.Context, ln *net.TCPListener, size int, runID string) {
+func serve(ctx context.Context, ln *net.TCPListener, cfg tcp.RendezvousConfig) {
 	for ctx.Err() == nil {
 		_ = ln.SetDeadline(time.Time{})
-		err := tcp.Rendezvous(ctx, &lease{TCPListener: ln}, tcp.RendezvousConfig{Size: size, RunID: runID, Timeout: -1})
+		err := tcp.Rendezvous(ctx, &lease{TCPListener: ln}, cfg)
 		if errors.As(err, new(*tcp.ConfigError)) { // more ranks, or a longer run id, than can meet
 			return
 		}
