@@ -38,6 +38,7 @@ func main() {
 	o := options{}
 	flag.IntVar(&o.epochs, "epochs", defaultEpochs, "`times` to go through the training samples")
 	flag.Uint64Var(&o.seed, "seed", 1, "`number` that all random choices follow from")
+	flag.DurationVar(&o.wait, "wait", time.Minute, "`time` to wait for the other ranks at the start")
 	flag.Parse()
 	asked := false
 	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "ranks" })
@@ -72,7 +73,7 @@ func main() {
 // rankMain is one rank, from meeting the others to the verdict.
 func rankMain(ctx context.Context, o options) error {
 	g, err := goccl.Join(ctx, goccl.JoinConfig{
-		Timeout: time.Minute,
+		Timeout: o.wait,
 		Options: map[string]string{"dtype": o.wire.String(), "epochs": fmt.Sprint(o.epochs), "seed": fmt.Sprint(o.seed)},
 	})
 	if err != nil {

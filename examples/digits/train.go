@@ -16,8 +16,9 @@ const (
 
 var layerSizes = []int{pixels, 128, 64, classes}
 
-// options are equal on all ranks.
+// options are equal on all ranks, but for wait.
 type options struct {
+	wait   time.Duration
 	wire   dtype.Type // of gradients under way
 	epochs int
 	seed   uint64
