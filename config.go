@@ -60,8 +60,15 @@ type Config struct {
 	// two ranks one sender gets half of it at most. Past the bound senders are held back: a message that does not fit waits for
 	// a receive, and those that its sender sends after it wait behind it. Default 1 GiB.
 	MailboxBytes int64
-	// Logger gets start-up facts and failures. Default: nothing is logged.
+	// Logger gets start-up facts and failures, with the last calls. Default: nothing is logged.
 	Logger *slog.Logger
+	// TraceDir is where a rank writes its last 256 calls when its group breaks, before the failing call returns, and when
+	// TraceOnSignal is told to: goccl-RUNID-rankR-epochE.json, of a sub-group with its id, replaced by a later one. It is made
+	// if it does not exist. What cannot be written is logged. Compare the files of all ranks with "goccl trace-merge".
+	// Default: none is written.
+	TraceDir string
+
+	runID string // of Join, for traces
 }
 
 const (

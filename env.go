@@ -59,6 +59,9 @@ func (c *JoinConfig) resolve(env lookup) error {
 	if v, ok := env("GOCCL_RUN_ID"); ok && c.RunID == "" {
 		c.RunID = v
 	}
+	if v, ok := env("GOCCL_TRACE_DIR"); ok && c.TraceDir == "" {
+		c.TraceDir = v
+	}
 	if c.Secret == nil && c.Size > 1 {
 		var err error
 		if c.Secret, err = secret.FromEnvironment(env); err != nil {

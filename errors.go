@@ -69,7 +69,9 @@ type AbortError struct {
 	Text string // of the cause given to Abort
 }
 
-func (e *AbortError) Error() string { return fmt.Sprintf("goccl: rank %d aborted: %s", e.Rank, e.Text) }
+func (e *AbortError) Error() string {
+	return fmt.Sprintf("goccl: rank %d aborted: %s", e.Rank, bareText(e.Text))
+}
 
 // An ExcludedError says that the group goes on without this rank: the others held it for dead, or it came too late.
 type ExcludedError struct {
@@ -114,7 +116,21 @@ func (e *timeoutError) Error() string { return fmt.Sprintf("group timeout of %v 
 func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
 // broken is the error of a call that found the group broken before it began.
-func broken(cause error) error { return fmt.Errorf("%w: %w", ErrBroken, cause) }
+func broken(cause error) error { return &outer{"group is broken", []error{ErrBroken, cause}} }
+
+// outer puts words before the last of some errors and wraps them all. The message begins with "goccl: " once.
+type outer struct {
+	words string
+	errs  []error
+}
+
+func (e *outer) Error() string {
+	return "goccl: " + e.words + ": " + bareText(e.errs[len(e.errs)-1].Error())
+}
+func (e *outer) Unwrap() []error { return e.errs }
+
+// bareText is a message without our prefix, to follow other words of ours.
+func bareText(s string) string { return strings.TrimPrefix(s, "goccl: ") }
 
 func argument(format string, args ...any) error {
 	return fmt.Errorf("goccl: %w: %w", ErrArgument, fmt.Errorf(format, args...))

@@ -43,6 +43,7 @@ type ProcessGroup struct {
 	mu       sync.Mutex
 	health   *health
 	inflight inflight // guarded by mu
+	recorder recorder // guarded by mu
 	closed   bool     // guarded by mu: Close has begun
 	told     bool     // guarded by mu: the caller has been told the first cause
 	partings partings
@@ -51,6 +52,7 @@ type ProcessGroup struct {
 	control  control
 	watch    watch
 	p2p      *p2p
+	dumps    dumps
 
 	closing  atomic.Bool
 	closedc  chan struct{} // closed when Close is done
@@ -92,6 +94,8 @@ func startGroup(t transport.Transport, cfg Config, heartbeat time.Duration) *Pro
 	})
 	g.health.life = newLiveness(g.rank, g.size, heartbeat)
 	g.partings.init()
+	g.recorder.born = time.Now()
+	g.dumps.init()
 	g.p2p = newP2P(g)
 	g.control.init(g.size)
 	g.watch.init()
@@ -119,6 +123,14 @@ func (g *ProcessGroup) ParentRanks() []int { return slices.Clone(g.ranks) }
 
 // Err returns the first cause that broke the group, nil while it works.
 func (g *ProcessGroup) Err() error {
+	err := g.firstCause()
+	if err != nil {
+		g.awaitReport(reportBound)
+	}
+	return err
+}
+
+func (g *ProcessGroup) firstCause() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.tell()
@@ -162,6 +174,7 @@ func (g *ProcessGroup) runInTurn(ctx context.Context, c ring.Call) (uint64, erro
 	g.cur = ring.Call{} // keep no caller's buffer alive
 	if err != nil {
 		g.control.handOver(tellBound)
+		g.awaitReport(reportBound)
 	}
 	return tag.Match, err
 }
@@ -176,11 +189,13 @@ func (g *ProcessGroup) begin(ctx context.Context) (transport.Tag, error) {
 	}
 	g.seq++
 	tag := g.exec.Tag(&g.cur, g.seq)
+	g.recorder.begin(now, &tag, max(g.cur.Dst.Nbytes(), g.cur.Src.Nbytes()))
 	g.health.begin(now, tag)
 	if ctx.Err() != nil { // the peers have begun: they must be told
 		g.health.cancelled(g.health.runningCall(), context.Cause(ctx))
 	}
 	if g.health.cause != nil {
+		g.recorder.end(now, g.health.cause)
 		return transport.Tag{}, g.tell()
 	}
 	g.inflight = inflight{ctx: ctx}
@@ -208,6 +223,7 @@ func (g *ProcessGroup) end(err error) error {
 	g.mu.Lock()
 	g.inflight = inflight{}
 	g.watch.callEnds(g.seq)
+	g.recorder.end(now, err)
 	if err == nil {
 		g.health.end(now)
 		g.mu.Unlock()
@@ -221,7 +237,7 @@ func (g *ProcessGroup) end(err error) error {
 	g.settle()
 	g.watch.kick()
 	<-g.life.Done() // the verdict may need to hear from another rank first; the watcher bounds it
-	if err := g.Err(); err != nil {
+	if err := g.firstCause(); err != nil {
 		return err
 	}
 	return context.Cause(g.life)
@@ -232,15 +248,18 @@ func (g *ProcessGroup) settle() {
 	cause := g.health.cause
 	g.partings.follow(g.health.departures)
 	g.control.post(g, g.health.flush()) // under mu, so that notices leave in the order of their events
+	if cause != nil {
+		g.reportFailure()
+	}
 	g.mu.Unlock()
-	if cause != nil && g.life.Err() == nil {
-		g.cfg.logger().Warn("goccl: group is broken", "rank", g.rank, "cause", cause)
+	if cause != nil {
 		g.breakLife(cause)
 	}
 }
 
 // Abort makes pending and later calls on every rank fail, point-to-point included. This rank's fail with cause, the others'
-// with an *AbortError. It needs no answer from anybody and returns once the news is on its way, after 100 ms at the latest.
+// with an *AbortError. It needs no answer from anybody and returns once the news is on its way and the trace written
+// (Config.TraceDir), after 600 ms at the latest.
 func (g *ProcessGroup) Abort(cause error) {
 	if cause == nil {
 		cause = errors.New("no cause given")
@@ -251,6 +270,7 @@ func (g *ProcessGroup) Abort(cause error) {
 	g.settle()
 	g.abortHere(err)
 	g.control.handOver(tellBound)
+	g.awaitReport(reportBound)
 }
 
 // endedInLine takes the end of a context while its call waits for its turn. The call has its place in the order already, and
@@ -308,6 +328,8 @@ func (g *ProcessGroup) close() error {
 	g.control.wait()
 	g.p2p.wait()
 	g.order.drain(context.Background(), flushBound)
+	g.awaitReport(flushBound)
+	g.dumps.stop(flushBound)
 	if g.parent != nil {
 		g.parent.children.end(g.id)
 	}

@@ -22,6 +22,7 @@ import (
 //	interface       GOCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME
 //	run id          GOCCL_RUN_ID
 //	secret          GOCCL_SECRET_FILE, a path (the newline at the file's end does not count), GOCCL_SECRET
+//	traces          GOCCL_TRACE_DIR, for Config.TraceDir
 //
 // Half a line is an error that names what is missing, and a bad value one that names the variable.
 func Join(ctx context.Context, cfg JoinConfig) (*ProcessGroup, error) {
@@ -35,6 +36,7 @@ func Join(ctx context.Context, cfg JoinConfig) (*ProcessGroup, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.runID = cfg.RunID
 	return New(t, cfg.Config)
 }
 

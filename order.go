@@ -91,6 +91,13 @@ func (o *order) next() func() {
 	return t.job
 }
 
+// waiting returns how many calls wait for their turn.
+func (o *order) waiting() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.queue)
+}
+
 // drain waits until no call is pending, the group's life has ended, or the bound has passed.
 func (o *order) drain(life context.Context, bound time.Duration) {
 	o.mu.Lock()

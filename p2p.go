@@ -344,9 +344,11 @@ func (p *p2p) check(name string, rank int, tag uint32, b dtype.Buffer) error {
 
 // explain says which rank a call waited for when its context ended, and why the peer is gone when that ended it.
 func (p *p2p) explain(err error, ctx context.Context, op string, rank int) error {
-	switch {
-	case err == nil || errors.Is(err, ErrArgument):
+	if err == nil || errors.Is(err, ErrArgument) {
 		return err
+	}
+	p.g.awaitReport(reportBound) // if the group broke, for a program that exits now
+	switch {
 	case p.ctx.Err() != nil:
 		return context.Cause(p.ctx)
 	case p.peers[rank].sending.Err() != nil && op == "send":

@@ -121,7 +121,7 @@ func (g *ProcessGroup) openChild(ctx context.Context, name string, n uint64, ran
 			child.Abort(err)
 			child.Close()
 		}
-		return nil, fmt.Errorf("goccl: sub-group of ranks %v: %w", ranks, err)
+		return nil, &outer{fmt.Sprintf("sub-group of ranks %v", ranks), []error{err}}
 	}
 	return child, nil
 }

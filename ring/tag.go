@@ -44,26 +44,53 @@ func digest(counts []int) uint64 {
 	return (h>>48^h>>32)&0xffff | 1
 }
 
+// Facts are what a Tag says of a call. Those without meaning for the operation are zero.
+type Facts struct {
+	Op        Op
+	Type      dtype.Type
+	Reduce    dtype.ReduceOp
+	Algorithm Algorithm
+	Root      int
+	Rooted    bool   // Root has a meaning
+	Count     uint64 // elements
+	Counts    uint16 // digest of the counts of a V form, 0 for other calls
+}
+
+// Unpack is the inverse of Tag.
+func Unpack(tag transport.Tag) Facts {
+	f := Facts{Op: Op(tag.Call), Algorithm: Algorithm(tag.Call >> 24), Count: tag.Count & maxCount, Counts: uint16(tag.Count >> countBits)}
+	if f.Op != OpBarrier {
+		f.Type = dtype.Type(tag.Call >> 8)
+	}
+	if f.Op.reduces() {
+		f.Reduce = dtype.ReduceOp(tag.Call >> 16)
+	}
+	if f.Op.rooted() {
+		f.Root, f.Rooted = int(int32(tag.Call>>32)), true
+	}
+	return f
+}
+
 // Describe says in words which call a tag belongs to: "all-reduce f32 x 1024 sum, ring, #7".
 func Describe(tag transport.Tag) string {
-	op := Op(tag.Call)
-	s := op.String()
-	if op != OpBarrier {
-		s += fmt.Sprintf(" %v x %d", dtype.Type(tag.Call>>8), tag.Count&maxCount)
-		if d := tag.Count >> countBits; d != 0 {
-			s += fmt.Sprintf(" (counts %04x)", d)
+	f := Unpack(tag)
+	s := f.Op.String()
+	if f.Op != OpBarrier {
+		s += fmt.Sprintf(" %v x %d", f.Type, f.Count)
+		if f.Counts != 0 {
+			s += fmt.Sprintf(" (counts %04x)", f.Counts)
 		}
 	}
-	if op.reduces() {
-		s += " " + dtype.ReduceOp(tag.Call>>16).String()
+	if f.Op.reduces() {
+		s += " " + f.Reduce.String()
 	}
 	switch {
-	case op == OpBroadcast || op == OpScatter:
-		s += fmt.Sprintf(" from root %d", tag.Call>>32)
-	case op.rooted():
-		s += fmt.Sprintf(" to root %d", tag.Call>>32)
+	case f.Op == OpBroadcast || f.Op == OpScatter:
+		s += fmt.Sprintf(" from root %d", f.Root)
+	case f.Rooted:
+		s += fmt.Sprintf(" to root %d", f.Root)
 	}
-	return fmt.Sprintf("%s, %v, #%d", s, Algorithm(tag.Call>>24), tag.Match)
+	return fmt.Sprintf("%s, %v, #%d", s, f.Algorithm, tag.Match)
 }
 
 // A MismatchError says that two ranks disagree on what they are doing: on operation, type, count, root, reduce operation

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"io"
 	"net"
 
@@ -18,7 +19,11 @@ func launchMain(args []string, stdout, stderr io.Writer) int {
 	if ok, code := parse(fs, args, stdout); !ok {
 		return code
 	}
+	given := false
+	fs.Visit(func(f *flag.Flag) { given = given || f.Name == "n" })
 	switch {
+	case !given:
+		return misused(fs, "-n is missing: how many ranks?")
 	case *n < 1:
 		return misused(fs, "-n %d: need at least one rank", *n)
 	case *grace <= 0:

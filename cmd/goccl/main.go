@@ -2,6 +2,7 @@
 //
 //	goccl launch -n N [-coordinator addr] [-run-id id] [-grace d] [-keep-going] [-restarts k] [--] program args…
 //	goccl rendezvous -listen addr -size N [-run-id id] [-timeout d] [-secret-file path] [-insecure]
+//	goccl trace-merge file…
 //	goccl version
 //	goccl help [command]
 //
@@ -14,10 +15,13 @@
 // Rendezvous is the meeting point of ranks on several machines, apart from rank 0. The secret that it asks for is in
 // -secret-file, or in GOCCL_SECRET_FILE or GOCCL_SECRET as for the ranks.
 //
+// Trace-merge reads what the ranks of a job wrote down about their last calls (goccl.Config.TraceDir) and says where they
+// part.
+//
 // # Exit codes
 //
 //	0        all went well: every rank ended with 0, those that were started again in their last life
-//	1        the launcher itself failed, or the ranks did not meet
+//	1        the launcher itself failed, the ranks did not meet, or a trace could not be read
 //	2        wrong usage
 //	126      the program cannot be executed
 //	127      there is no such program
@@ -45,6 +49,7 @@ func commands() []command {
 	return []command{
 		{"launch", "run a program as several ranks on this machine", launchMain},
 		{"rendezvous", "be the meeting point of ranks on several machines", rendezvousMain},
+		{"trace-merge", "compare what ranks wrote down about their last calls", traceMergeMain},
 		{"version", "print the version of this program", versionMain},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/transport/mem"
 	"github.com/goccl/goccl/transport/tcp"
 )
 
@@ -136,7 +138,8 @@ func TestUsage(t *testing.T) {
 		{"help fly", 2, `unknown command "fly"`},
 		{"version", 0, "goccl "},
 		{"version 2", 2, `unexpected argument "2"`},
-		{"launch true", 2, "-n 0: need at least one rank"},
+		{"launch true", 2, "-n is missing"},
+		{"launch -n 0 true", 2, "-n 0: need at least one rank"},
 		{"launch -n 2", 2, "no program to run"},
 		{"launch -n x true", 2, "invalid value"},
 		{"launch -n 2 -grace -1s true", 2, "-grace -1s"},
@@ -150,6 +153,9 @@ func TestUsage(t *testing.T) {
 		{"rendezvous -listen 0.0.0.0:0 -size 2", 1, "give -secret-file, or -insecure"},
 		{"rendezvous -listen 0.0.0.0:0 -size 2 -secret-file /nonexistent/s", 1, "-secret-file: open /nonexistent/s: no such file"},
 		{"rendezvous -listen 0.0.0.0:0 -size 2 -timeout 20ms -secret-file main.go", 1, "missing"},
+		{"help trace-merge", 0, "usage: goccl trace-merge file…"},
+		{"trace-merge", 2, "no file to read"},
+		{"trace-merge no-such-file", 1, "goccl trace-merge: no-such-file: "},
 		{"rendezvous -listen 127.0.0.1:0 -size 2 -timeout 20ms", 1, "missing"},
 	} {
 		var out, errs bytes.Buffer
@@ -218,5 +224,46 @@ func TestRendezvousPortInUse(t *testing.T) {
 func forever() {
 	for {
 		time.Sleep(time.Hour)
+	}
+}
+
+// Two ranks that differ write their traces, and trace-merge says how they differ; a file that is none is named.
+func TestTraceMerge(t *testing.T) {
+	dir := t.TempDir()
+	var ranks sync.WaitGroup
+	for _, tr := range mem.NewWorld(2) {
+		g, err := goccl.New(tr, goccl.Config{TraceDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ranks.Go(func() {
+			if err := goccl.AllReduce(t.Context(), g, make([]float64, 7+g.Rank()), goccl.Sum); err == nil {
+				t.Error("no error")
+			}
+			g.Close()
+		})
+	}
+	ranks.Wait()
+	files := []string{filepath.Join(dir, "goccl-rank0-epoch0.json"), filepath.Join(dir, "goccl-rank1-epoch0.json")}
+	const want = "2 ranks, epoch 0: they part at the first call\n" +
+		"#1  rank 0: all-reduce f64 x 7 sum, one-shot, in it for T\n" +
+		"    rank 1: all-reduce f64 x 8 sum, one-shot, in it for T\n" +
+		"first cause, by rank 0: rank 1 is in all-reduce f64 x 8 sum, one-shot, #1; this rank in all-reduce f64 x 7 sum, one-shot, #1\n" +
+		"first cause, by rank 1: rank 0 is in all-reduce f64 x 7 sum, one-shot, #1; this rank in all-reduce f64 x 8 sum, one-shot, #1\n"
+	bad := filepath.Join(dir, "bad")
+	if err := os.WriteFile(bad, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for code, names := range [][]string{files, append([]string{bad}, files...)} {
+		var out, errs bytes.Buffer
+		got := run(append([]string{"trace-merge"}, names...), &out, &errs)
+		said := regexp.MustCompile(`in it for .*`).ReplaceAllString(out.String(), "in it for T")
+		wantErr := ""
+		if code == 1 {
+			wantErr = "goccl trace-merge: " + bad + ": unexpected EOF after 1 bytes\n"
+		}
+		if got != code || said != want || errs.String() != wantErr {
+			t.Errorf("exit code %d, errors %q, output\n%s\nwant\n%s", got, errs.String(), said, want)
+		}
 	}
 }

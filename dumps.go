@@ -1,0 +1,162 @@
+package goccl
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+)
+
+const (
+	reportBound = 500 * time.Millisecond // how long a failing call waits for the report of its failure to be written
+	loggedCalls = 16                     // how many of the last calls go into a log record
+)
+
+// dumps writes the flight recorder down when the group breaks or a signal comes.
+type dumps struct {
+	begun    bool          // the failure is being reported, or has been; guarded by the group's mu
+	causeAt  time.Time     // when the group broke; guarded by the group's mu
+	reported chan struct{} // closed when it has been reported
+	closed   chan struct{} // closed by Close; ends the wait for signals
+	signals  sync.WaitGroup
+}
+
+func (d *dumps) init() { d.reported, d.closed = make(chan struct{}), make(chan struct{}) }
+
+// reportFailure has the first cause and what led to it logged and written to Config.TraceDir. The caller holds g.mu; the
+// disk and the logger may be slow, so a goroutine does it, which failing calls and Close wait for within bounds.
+func (g *ProcessGroup) reportFailure() {
+	if g.dumps.begun {
+		return
+	}
+	g.dumps.begun, g.dumps.causeAt = true, time.Now()
+	if g.cfg.TraceDir == "" && !g.cfg.logger().Enabled(context.Background(), slog.LevelWarn) {
+		close(g.dumps.reported)
+		return
+	}
+	s := g.snapshot(g.dumps.causeAt)
+	go func() {
+		defer close(g.dumps.reported)
+		g.report(s, slog.LevelWarn, "goccl: group is broken")
+	}()
+}
+
+// awaitReport waits until a failure has been reported, if there was one, or the bound has passed: a program may exit as
+// soon as its call has failed.
+func (g *ProcessGroup) awaitReport(bound time.Duration) {
+	g.mu.Lock()
+	begun := g.dumps.begun
+	g.mu.Unlock()
+	if begun {
+		await(g.dumps.reported, bound)
+	}
+}
+
+// await waits until c is closed or the bound has passed.
+func await(c <-chan struct{}, bound time.Duration) {
+	select {
+	case <-c:
+		return
+	default:
+	}
+	timer := time.NewTimer(bound)
+	defer timer.Stop()
+	select {
+	case <-c:
+	case <-timer.C:
+	}
+}
+
+// report writes a snapshot to its file, if there is to be one, and the end of it to the logger.
+func (g *ProcessGroup) report(s *snapshot, level slog.Level, message string) {
+	log, ctx := g.cfg.logger(), context.Background()
+	d := s.dump(g)
+	attrs := []slog.Attr{slog.Int("rank", g.rank)}
+	if s.cause != nil {
+		attrs = append(attrs, slog.Any("cause", s.cause))
+	}
+	if g.cfg.TraceDir != "" {
+		path, err := d.WriteFile(g.cfg.TraceDir)
+		if err != nil {
+			log.LogAttrs(ctx, slog.LevelWarn, "goccl: trace not written", slog.Int("rank", g.rank), slog.Any("error", err))
+		} else {
+			attrs = append(attrs, slog.String("file", path))
+		}
+	}
+	if !log.Enabled(ctx, level) {
+		return
+	}
+	d.Calls = d.Calls[max(0, len(d.Calls)-loggedCalls):]
+	var b bytes.Buffer
+	d.Write(&b) // a buffer takes everything
+	log.LogAttrs(ctx, level, message, append(attrs, slog.Any("trace", json.RawMessage(bytes.TrimSpace(b.Bytes()))))...)
+}
+
+// TraceOnSignal writes what WriteTrace does, of this group and of the sub-groups split off it, whenever one of the signals
+// comes, SIGUSR1 if none is named: to files in Config.TraceDir, and with the last calls to Config.Logger. Without either
+// it does nothing. It goes on until stop or Close; from then on the signal has its old effect, and SIGUSR1's is to end the
+// process. Where there is no SIGUSR1, as on Windows, the signals must be named. Stop may be called twice.
+func (g *ProcessGroup) TraceOnSignal(sig ...os.Signal) (stop func()) {
+	if len(sig) == 0 {
+		sig = traceSignals
+	}
+	if len(sig) == 0 {
+		g.cfg.logger().Warn("goccl: TraceOnSignal: this system has no SIGUSR1: name a signal", "rank", g.rank)
+		return func() {}
+	}
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return func() {}
+	}
+	g.dumps.signals.Add(1) // under mu, before Close can wait
+	g.mu.Unlock()
+	came, stopped, done := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
+	signal.Notify(came, sig...)
+	go func() {
+		defer g.dumps.signals.Done()
+		defer close(done)
+		defer signal.Stop(came)
+		for {
+			select {
+			case <-came:
+				g.reportAll("goccl: trace on signal")
+			case <-stopped:
+				return
+			case <-g.dumps.closed:
+				return
+			}
+		}
+	}()
+	var once sync.Once
+	return func() {
+		once.Do(func() { close(stopped) })
+		<-done
+	}
+}
+
+// reportAll reports how the group and its sub-groups stand.
+func (g *ProcessGroup) reportAll(message string) {
+	g.mu.Lock()
+	s := g.snapshot(time.Now())
+	g.mu.Unlock()
+	g.report(s, slog.LevelInfo, message)
+	for _, c := range g.children.all() {
+		c.reportAll(message)
+	}
+}
+
+// stop ends what waits for signals, and waits for it unless the disk or the logger hangs.
+func (d *dumps) stop(bound time.Duration) {
+	close(d.closed)
+	done := make(chan struct{})
+	go func() {
+		d.signals.Wait()
+		close(done)
+	}()
+	await(done, bound)
+}
