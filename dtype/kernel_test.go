@@ -126,8 +126,8 @@ func TestReduceBeyondOneCall(t *testing.T) {
 	expect(t, "sum", dst, a)
 }
 
-// TestReduceAll16 takes every 16-bit operand with every special one, in both places.
-func TestReduceAll16(t *testing.T) {
+// TestPeers30_ReduceAll16 takes every 16-bit operand with every special one, in both places.
+func TestPeers30_ReduceAll16(t *testing.T) {
 	ops := []ReduceOp{Sum, Prod, Min, Max}
 	defer levels[0].set()
 	for _, typ := range []Type{F16, BF16} {
@@ -187,8 +187,8 @@ func checkConversion(t *testing.T, to, from Type, in, want []uint64) {
 	}
 }
 
-// TestConvertAll16 takes every 16-bit float to the wider types and back. NaNs keep their payload and become quiet.
-func TestConvertAll16(t *testing.T) {
+// TestPeers30_ConvertAll16 takes every 16-bit float to the wider types and back. NaNs keep their payload and become quiet.
+func TestPeers30_ConvertAll16(t *testing.T) {
 	var all, f16AsF32, f16AsF64, bf16AsF32, bf16AsF64, f16Back, bf16Back []uint64
 	for i := range uint64(1 << 16) {
 		all = append(all, i)
@@ -235,8 +235,8 @@ func wideBits(bits uint64, fraction, exponent, toFraction, toExponent int) uint6
 	return sign | math.Float64bits(x)
 }
 
-// TestConvertF32To16 walks through all of float32 with a stride, and through every tie and its neighbours.
-func TestConvertF32To16(t *testing.T) {
+// TestPeers30_ConvertF32To16 walks through all of float32 with a stride, and through every tie and its neighbours.
+func TestPeers30_ConvertF32To16(t *testing.T) {
 	var in []uint64
 	stride := uint64(4099)
 	if testing.Short() {

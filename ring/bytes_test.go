@@ -61,30 +61,33 @@ func bound(op Op, a Algorithm, n, count int) (elements, accumulators int) {
 	panic("no bound")
 }
 
-// TestBytes: no rank sends more than the documentation says.
-func TestBytes(t *testing.T) {
-	type kind struct {
-		op Op
-		a  Algorithm
+// TestPeers60_BytesSent: no rank sends more than the documentation says (gloo#169, PR#192: two ranks sent twice the bytes).
+func TestPeers60_BytesSent(t *testing.T) {
+	for _, op := range []Op{OpAllReduce, OpReduce} {
+		testBytes(t, op, reductions[op])
 	}
-	kinds := []kind{{OpAllGather, Ring}, {OpAllGather, Direct}, {OpAllGather, Doubling},
-		{OpBroadcast, Chain}, {OpBroadcast, Direct}, {OpBroadcast, Doubling}}
-	for op, algorithms := range reductions {
-		for _, a := range algorithms {
-			kinds = append(kinds, kind{op, a})
-		}
-	}
+	testBytes(t, OpAllGather, []Algorithm{Ring, Direct, Doubling})
+	testBytes(t, OpBroadcast, []Algorithm{Chain, Direct, Doubling})
+}
+
+// TestPeers61_BytesOfReduceScatter: nor does a reduce-scatter, which elsewhere was an all-reduce per rank (pytorch PR#149869).
+func TestPeers61_BytesOfReduceScatter(t *testing.T) {
+	testBytes(t, OpReduceScatter, reductions[OpReduceScatter])
+}
+
+func testBytes(t *testing.T, op Op, algorithms []Algorithm) {
+	t.Helper()
 	for n := 1; n <= 17; n++ {
 		if testing.Short() && n > 8 {
 			break
 		}
 		counts := append(awkward(n), 4*n)
-		for _, k := range kinds {
-			roomy.run(t, n, Options{Algorithm: k.a}, func(ctx context.Context, x *Executor) error {
+		for _, a := range algorithms {
+			roomy.run(t, n, Options{Algorithm: a}, func(ctx context.Context, x *Executor) error {
 				c := &counting{Transport: x.t}
 				x.ex = c
 				for seq, count := range counts {
-					if err := checkBytes(ctx, x, c, uint64(seq), k.op, k.a, count); err != nil {
+					if err := checkBytes(ctx, x, c, uint64(seq), op, a, count); err != nil {
 						return err
 					}
 				}

@@ -94,8 +94,9 @@ func TestCheckTakes(t *testing.T) {
 	}
 }
 
-// TestSizeArithmetic has worlds and counts whose products do not fit into 32 bits: right, or too large, never wrapped.
-func TestSizeArithmetic(t *testing.T) {
+// TestPeers10_SizeArithmetic has worlds and counts whose products do not fit into 32 bits: right, or too large, never wrapped
+// (mpich#2317, ucc PR#944, ompi PR#9942).
+func TestPeers10_SizeArithmetic(t *testing.T) {
 	const size, each = 3000, 2 << 20
 	counts := make([]int, size)
 	for i := range counts {
