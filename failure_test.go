@@ -260,7 +260,8 @@ func TestAbortReachesEveryRank(t *testing.T) {
 	})
 }
 
-func TestMismatchIsNamedOnEveryRank(t *testing.T) {
+// Scenario 68: different collectives meet (pytorch#22071, #78022, gloo PR#456).
+func TestPeers68_DifferentCalls(t *testing.T) {
 	f := func(n int) []float32 { return make([]float32, n) }
 	type program = func(ctx context.Context, g *ProcessGroup) error
 	reduce := func(n int, op ReduceOp) program {
@@ -372,7 +373,8 @@ func TestCloseReportsMismatch(t *testing.T) {
 	})
 }
 
-func TestAllToAllVThatDisagrees(t *testing.T) {
+// Scenario 12: split tables that disagree hang (pytorch#117486).
+func TestPeers12_SplitsThatDisagree(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, w world) {
 		gs := groups(t, w, 2, Config{})
 		for r, err := range each(gs, func(g *ProcessGroup) error {
@@ -392,8 +394,8 @@ func TestAllToAllVThatDisagrees(t *testing.T) {
 	})
 }
 
-// A rank that skips a call is named, and an idle rank learns of the failure.
-func TestCallThatOneRankSkips(t *testing.T) {
+// Scenario 69: only some ranks call (horovod#2564, #2640). The rank that skips a call is named, and an idle rank learns of the failure.
+func TestPeers69_CallThatOneRankSkips(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, w world) {
 		gs := groups(t, w, 3, Config{Timeout: 2 * time.Second})
 		errs := each(gs, func(g *ProcessGroup) error {
@@ -435,8 +437,9 @@ func TestRankThatLeavesEarly(t *testing.T) {
 	})
 }
 
-// Close and Abort return in bounded time with work in flight and dead peers, twice, from anywhere.
-func TestCloseWithWorkInFlight(t *testing.T) {
+// Scenario 52: abort or close hangs (nccl#863, pytorch#132696, PR#192105). Both return in bounded time with work in flight and
+// dead peers, twice, from anywhere.
+func TestPeers52_CloseWithWorkInFlight(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, w world) {
 		for _, abort := range []bool{false, true} {
 			gs := groups(t, w, 3, Config{})

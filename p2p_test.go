@@ -49,7 +49,8 @@ func TestEverybodySendsFirst(t *testing.T) {
 	}
 }
 
-func TestTagsShuffled(t *testing.T) {
+// Scenario 15: tags are ignored, and the wrong message is matched (pytorch#94819, torchcomms PR#2991).
+func TestPeers15_TagsShuffled(t *testing.T) {
 	overWorlds(t, func(t *testing.T, w world) {
 		runRanks(t, w, 2, func(ctx context.Context, g *ProcessGroup) error {
 			peer := 1 - g.Rank()
@@ -75,7 +76,8 @@ func TestTagsShuffled(t *testing.T) {
 	})
 }
 
-func TestSendToSelf(t *testing.T) {
+// Scenario 73: a message to oneself crashes (pytorch#83912, #106164, gloo#344).
+func TestPeers73_SendToSelf(t *testing.T) {
 	overWorlds(t, func(t *testing.T, w world) {
 		runRanks(t, w, 2, func(ctx context.Context, g *ProcessGroup) error {
 			me := g.Rank()
@@ -279,13 +281,17 @@ func TestMessagesOutliveAnOrderlyClose(t *testing.T) {
 	})
 }
 
-// Both send two and receive two at once.
-func TestMessagesNeverCross(t *testing.T) {
-	rounds := 2000
-	if testing.Short() {
-		rounds = 100
-	}
+// Scenario 16: two peers that exchange messages get their own, or wrong ones (pytorch#63486). Both send two and receive two at
+// once.
+func TestPeers16_MessagesNeverCross(t *testing.T) {
 	overWorlds(t, func(t *testing.T, w world) {
+		rounds := 2000
+		switch {
+		case testing.Short():
+			rounds = 100
+		case strings.HasSuffix(t.Name(), "/mem"):
+			rounds = 10_000
+		}
 		runRanks(t, w, 2, func(ctx context.Context, g *ProcessGroup) error {
 			peer := 1 - g.Rank()
 			for i := range rounds {

@@ -29,7 +29,7 @@ func manyInterfaces() []iface {
 	return all
 }
 
-func TestChoose(t *testing.T) {
+func TestPeers34_ChoiceAmongTwenty(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		pattern, route string
@@ -70,7 +70,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func TestOnlyLoopback(t *testing.T) {
+func TestPeers34_OnlyLoopback(t *testing.T) {
 	t.Parallel()
 	cfgs := world(t, 2)
 	for r := range cfgs {
@@ -94,8 +94,8 @@ func TestRezone(t *testing.T) {
 	}
 }
 
-// TestInterfaceChosenAndLogged has a rank choose a second loopback address by interface name, and say so once.
-func TestInterfaceChosenAndLogged(t *testing.T) {
+// TestPeers34_ChosenAndLoggedOnce has a rank choose a second loopback address by interface name, and say so once.
+func TestPeers34_ChosenAndLoggedOnce(t *testing.T) {
 	t.Parallel()
 	cfgs := world(t, 2)
 	var log lines
@@ -172,8 +172,8 @@ func TestListenRange(t *testing.T) {
 	wantAll(t, errs, "address in use: "+taken.Addr().String(), "rank 1")
 }
 
-// TestBindsExactly looks at the listeners: what was asked for, and no wildcard.
-func TestBindsExactly(t *testing.T) {
+// TestPeers83_BindsExactly looks at the listeners: what was asked for, and no wildcard.
+func TestPeers83_BindsExactly(t *testing.T) {
 	t.Parallel()
 	meshes, errs := startAll(t, world(t, 3))
 	noErrors(t, errs)
@@ -267,7 +267,7 @@ type elsewhere struct{ net.Conn }
 func (elsewhere) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 5), Port: 40000} }
 func (elsewhere) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 77), Port: 5000} }
 
-func TestIPv6(t *testing.T) {
+func TestPeers35_FamiliesMix(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {

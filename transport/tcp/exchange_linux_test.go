@@ -102,7 +102,7 @@ func TestExchangeAllocatesNothing(t *testing.T) {
 }
 
 // A rank that waits for a peer sleeps: it uses no processor time to speak of.
-func TestWaitingIsFree(t *testing.T) {
+func TestPeers65_WaitingIsFree(t *testing.T) {
 	for _, link := range []string{"tcp", "auto"} {
 		a, b := pair(t, Config{Link: link}, spinTime)
 		here, there := newSwap(a, 1, 1000), newSwap(b, 0, 1000)

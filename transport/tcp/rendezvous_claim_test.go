@@ -26,7 +26,7 @@ func TestMissingCoordinator(t *testing.T) {
 	}
 }
 
-func TestPortInUse(t *testing.T) {
+func TestPeers37_PortInUse(t *testing.T) {
 	t.Parallel()
 	t.Run("by something silent", func(t *testing.T) {
 		ln := listener(t)

@@ -69,7 +69,7 @@ func TestAfterTheVerdict(t *testing.T) {
 	}
 }
 
-func TestMissingRank(t *testing.T) {
+func TestPeers41_MissingRank(t *testing.T) {
 	t.Parallel()
 	for name, timeouts := range map[string][3]time.Duration{
 		"same deadline":            {500 * time.Millisecond, 500 * time.Millisecond, 500 * time.Millisecond},
@@ -140,7 +140,7 @@ func cancelRank(t *testing.T, who int) {
 	}
 }
 
-func TestSizesDisagree(t *testing.T) {
+func TestPeers42_SizesDisagree(t *testing.T) {
 	t.Parallel()
 	cfgs := world(t, 3)
 	cfgs[1].Size = 2
@@ -170,7 +170,7 @@ func TestOptionsDiffer(t *testing.T) {
 	all.Wait()
 }
 
-func TestForeignRunRefused(t *testing.T) {
+func TestPeers43_ForeignRunRefused(t *testing.T) {
 	t.Parallel()
 	cfgs := world(t, 3)
 	stale := cfgs[1]
@@ -274,7 +274,7 @@ func TestStuckOpen(t *testing.T) {
 	}
 }
 
-func TestLoopbackAmongHosts(t *testing.T) {
+func TestPeers32_LoopbackAmongHosts(t *testing.T) {
 	t.Parallel()
 	cfgs := world(t, 3)
 	other := machine()
@@ -284,7 +284,7 @@ func TestLoopbackAmongHosts(t *testing.T) {
 	wantAll(t, errs, "advertises the loopback address 127.0.0.1:", "on another host cannot reach")
 }
 
-func TestOutOfDescriptors(t *testing.T) {
+func TestPeers44_OutOfDescriptors(t *testing.T) {
 	t.Parallel()
 	t.Run("dialling", func(t *testing.T) {
 		cfgs := world(t, 2)
@@ -327,7 +327,7 @@ func (l fullListener) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Net: "tcp", Err: syscall.EMFILE}
 }
 
-func TestVersionsDiffer(t *testing.T) {
+func TestPeers85_VersionsDiffer(t *testing.T) {
 	t.Parallel()
 	t.Run("a rank is newer", func(t *testing.T) {
 		cfgs := world(t, 3)

@@ -224,7 +224,7 @@ func TestUnixSocketsOutOfReach(t *testing.T) {
 	wantAll(t, errs, `Link "unix"`, "share no Unix-domain sockets")
 }
 
-func TestSixtyFourRanks(t *testing.T) {
+func TestPeers44_SixtyFourRanks(t *testing.T) {
 	cfgs := world(t, 64)
 	began := time.Now()
 	_, errs := startAll(t, cfgs)
@@ -232,7 +232,7 @@ func TestSixtyFourRanks(t *testing.T) {
 	t.Logf("64 ranks in one process met in %v", time.Since(began))
 }
 
-func TestFiftyGroupsAtOnce(t *testing.T) {
+func TestPeers38_FiftyGroupsAtOnce(t *testing.T) {
 	t.Parallel()
 	var all []Config
 	for range 50 {
@@ -242,7 +242,7 @@ func TestFiftyGroupsAtOnce(t *testing.T) {
 	noErrors(t, errs)
 }
 
-func TestWorkersFirst(t *testing.T) {
+func TestPeers37_WorkersFirst(t *testing.T) {
 	t.Parallel()
 	cfgs := world(t, 4)
 	cfgs[0].Listener.Close()
