@@ -36,7 +36,7 @@ func TestPeers32_RouteIsAdvertised(t *testing.T) {
 	near, far := net.Pipe()
 	fake.dial = func(context.Context, string, string) (net.Conn, error) { return &elsewhere{near}, nil }
 	c := newCoordinator(2, "", "192.0.2.77:5000", "the coordinator")
-	s := newServer(roleApart, orDiscard(nil), map[purpose]handler{purposeRegister: c})
+	s := newServer(nil, roleApart, orDiscard(nil), map[purpose]handler{purposeRegister: c})
 	s.admit(far)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()

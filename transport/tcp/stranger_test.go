@@ -65,8 +65,8 @@ func knock(t *testing.T, at string, n int) {
 	}
 }
 
-// TestStrangers has more strangers than may be pending before, during and after a start.
-func TestStrangers(t *testing.T) {
+// TestPeers76_Strangers has more strangers than may be pending before, during and after a start.
+func TestPeers76_Strangers(t *testing.T) {
 	cfgs := world(t, 4)
 	var log lines
 	for r := range cfgs {
