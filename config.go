@@ -147,7 +147,8 @@ type JoinConfig struct {
 	// Secret is shared by all ranks and whoever coordinates, at least 16 random bytes. Both ends of every connection prove that
 	// they have it; it is never sent. What follows is not encrypted: that is TLS.
 	Secret []byte
-	// TLS is not yet supported: set, Join fails with errors.ErrUnsupported.
+	// TLS puts every connection, within a host too, under TLS 1.3 with certificates on both sides; [LoadTLS] makes one from files.
+	// transport/tcp says what it must hold and what is added.
 	TLS *tls.Config
 	// Insecure allows sockets other than loopback although there is neither secret nor TLS: whoever reaches the port can
 	// join or read the job.

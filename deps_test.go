@@ -26,6 +26,7 @@ var imports = map[string][]string{
 	"internal/hostile":        {},
 	"internal/secret":         {},
 	"internal/trace":          {},
+	"internal/testca":         {},
 	"internal/launch":         {"transport/tcp", "internal/secret"},
 	"cmd/goccl":               {"internal/launch", "internal/secret", "internal/trace", "transport/tcp"},
 	"bench":                   {".", "dtype", "ring", "transport/mem", "internal/launch"},

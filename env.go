@@ -68,9 +68,6 @@ func (c *JoinConfig) resolve(env lookup) error {
 			return argument("environment: %v", err)
 		}
 	}
-	if c.TLS != nil {
-		return unsupported("JoinConfig.TLS")
-	}
 	return nil
 }
 

@@ -64,10 +64,7 @@ func checkLink(p *plan) error {
 }
 
 func checkCredentials(p *plan) (err error) {
-	if p.TLS != nil {
-		return &ConfigError{Field: "TLS", Reason: "not supported yet", Err: errors.ErrUnsupported}
-	}
-	p.cred, err = newCredentials(p.Secret)
+	p.cred, err = newCredentials(p.Secret, p.TLS)
 	return err
 }
 

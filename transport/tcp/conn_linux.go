@@ -28,6 +28,15 @@ var _ link.Nonblocking = (*fdConn)(nil)
 
 // collectiveConn takes over a connection.
 func collectiveConn(conn net.Conn) (link.Conn, error) {
+	fd, err := takeOver(under(conn))
+	if secured, ok := conn.(*tlsConn); ok && err == nil {
+		return secured.overFD(fd), nil
+	}
+	return fd, err
+}
+
+// takeOver takes a socket from Go's poller.
+func takeOver(conn link.Conn) (*fdConn, error) {
 	defer conn.Close()
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
@@ -117,7 +126,7 @@ func (c *fdConn) Read(p []byte) (int, error) {
 		if n, err := c.TryRead(p, nil); n > 0 || err != nil || len(p) == 0 {
 			return n, err
 		}
-		if err := c.reads.wait(c.fd, unix.EPOLLIN); err != nil {
+		if err := c.waitToRead(); err != nil {
 			return 0, err
 		}
 	}
@@ -138,6 +147,8 @@ func (c *fdConn) Write(p []byte) (int, error) {
 		}
 	}
 }
+
+func (c *fdConn) waitToRead() error { return c.reads.wait(c.fd, unix.EPOLLIN) }
 
 func (c *fdConn) SetReadDeadline(t time.Time) error  { return c.reads.setDeadline(t) }
 func (c *fdConn) SetWriteDeadline(t time.Time) error { return c.writes.setDeadline(t) }

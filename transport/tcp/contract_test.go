@@ -56,6 +56,9 @@ func TestContract(t *testing.T) {
 		{"tcp", Config{Link: "tcp"}, false, 0},
 		{"unix", Config{Link: "auto", Checksum: true}, false, 16 << 20},
 		{"plain", Config{Link: "tcp"}, true, 16 << 20},
+		{"tls", Config{Link: "tcp", Secret: theSecret, TLS: testCA.Loopback("a rank")}, false, 16 << 20},
+		{"tls unix", Config{Link: "auto", TLS: testCA.Loopback("a rank"), Checksum: true}, false, 16 << 20},
+		{"tls plain", Config{Link: "tcp", TLS: testCA.Loopback("a rank")}, true, 4 << 20},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			transporttest.RunWith(t, transporttest.Options{Large: c.large}, func(t *testing.T, n int) []transport.Transport {

@@ -43,7 +43,8 @@ func lasting(err error) bool {
 	}
 	var v *versionError
 	var c *ConfigError
-	if errors.As(err, &v) || errors.As(err, &c) || errors.Is(err, errStranger) || outOfDescriptors(err) {
+	var t *tlsError
+	if errors.As(err, &t) || errors.As(err, &v) || errors.As(err, &c) || errors.Is(err, errStranger) || outOfDescriptors(err) {
 		return true
 	}
 	return slices.ContainsFunc([]error{syscall.EADDRINUSE, syscall.EACCES, syscall.EPERM, syscall.EAFNOSUPPORT},

@@ -61,7 +61,7 @@ func newWaiter(conns []link.Conn) (*waiter, error) {
 		if c == nil {
 			continue
 		}
-		fds[i] = c.(*fdConn).fd
+		fds[i] = fdOf(c)
 		if err := s.add(fds[i]); err != nil {
 			s.close()
 			return nil, err

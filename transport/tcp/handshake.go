@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -141,15 +142,19 @@ func decodeRejection(p []byte) (*rejection, error) {
 	return r, d.end("reject")
 }
 
-// introduce takes a dialled connection through the handshake and returns the one to go on with; after an error conn is closed.
-// meet, when not nil, looks at who answered before anything is proved. A rejection is a *rejection, another version a
+// introduce takes a dialled connection through TLS, where there is, and the handshake, and returns the one to go on with; after
+// an error conn is closed. host is what was dialled, as people write it. meet, when not nil, looks at who answered before anything is proved. A rejection is a *rejection, another version a
 // *versionError; any other error may pass.
-func (c *credentials) introduce(ctx context.Context, conn net.Conn, h *hello, meet func(role) error) (net.Conn, error) {
-	if err := c.prove(ctx, conn, h, meet); err != nil {
+func (c *credentials) introduce(ctx context.Context, conn net.Conn, host string, h *hello, meet func(role) error) (net.Conn, error) {
+	secured, err := c.secure(ctx, conn, host)
+	if err == nil {
+		err = c.prove(ctx, secured, h, meet)
+	}
+	if err != nil {
 		conn.Close()
 		return nil, err
 	}
-	return conn, nil
+	return secured, nil
 }
 
 func (c *credentials) prove(ctx context.Context, conn net.Conn, h *hello, meet func(role) error) error {
@@ -158,12 +163,16 @@ func (c *credentials) prove(ctx context.Context, conn net.Conn, h *hello, meet f
 	h.auth = c.auth()
 	rand.Read(h.nonce[:])
 	said := h.payload()
+	bound, err := binding(conn)
+	if err != nil {
+		return err
+	}
 	if _, err := conn.Write(message(kindHello, said)); err != nil {
 		return err
 	}
 	answered, err := answerTo(conn, kindChallenge)
 	if err != nil {
-		return err
+		return c.refusedTLS(err)
 	}
 	ch, err := decodeChallenge(answered)
 	if err != nil {
@@ -181,11 +190,11 @@ func (c *credentials) prove(ctx context.Context, conn net.Conn, h *hello, meet f
 	// again would leave it with a dead one.
 	stop()
 	stop = interruptible(ctx, conn, 0)
-	if _, err := conn.Write(message(kindProof, c.proof(labelProof, said, answered))); err != nil {
+	if _, err := conn.Write(message(kindProof, c.proof(labelProof, said, answered, bound))); err != nil {
 		return err
 	}
 	p, err := answerTo(conn, kindAccept)
-	if err == nil && !hmac.Equal(p, c.proof(labelAccept, said, answered)) {
+	if err == nil && !hmac.Equal(p, c.proof(labelAccept, said, answered, bound)) {
 		err = refuse("the other end takes this rank's proof but gives none of its own: it does not have the secret")
 	}
 	return err
@@ -224,6 +233,9 @@ type guest struct {
 // comes as much of the hello as could be read, perhaps nothing; nothing in it is proved.
 func (c *credentials) answer(conn net.Conn, as role) (guest, error) {
 	head, said, err := readMessage(conn)
+	if errors.Is(err, errSpeaksTLS) {
+		return guest{}, refuse("%s has no TLS, the caller speaks it", conn.LocalAddr())
+	}
 	if err != nil {
 		return guest{}, err
 	}
@@ -241,6 +253,10 @@ func (c *credentials) answer(conn net.Conn, as role) (guest, error) {
 	if r := c.differ(h.auth, h.caller(), here); r != nil {
 		return guest{hello: h}, r
 	}
+	bound, err := binding(conn)
+	if err != nil {
+		return guest{}, err
+	}
 	ch := challenge{auth: c.auth(), role: as}
 	rand.Read(ch.nonce[:])
 	answered := ch.payload()
@@ -251,13 +267,13 @@ func (c *credentials) answer(conn net.Conn, as role) (guest, error) {
 	if err != nil {
 		return guest{}, err
 	}
-	if !hmac.Equal(p, c.proof(labelProof, said, answered)) {
+	if !hmac.Equal(p, c.proof(labelProof, said, answered, bound)) {
 		if c.auth() == authNone {
 			return guest{hello: h}, refuse("a proof came where none was asked for")
 		}
 		return guest{hello: h}, refuse("the secrets differ, that of %s and that of %s", h.caller(), here)
 	}
-	return guest{hello: h, accept: c.proof(labelAccept, said, answered)}, nil
+	return guest{hello: h, accept: c.proof(labelAccept, said, answered, bound)}, nil
 }
 
 func accept(conn net.Conn, g guest) error {

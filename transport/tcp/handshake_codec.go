@@ -112,8 +112,11 @@ func appendRaw(b []byte, s string) []byte {
 }
 
 // appendText makes s fit for decoder.text.
-func appendText(b []byte, s string, limit int) []byte {
-	clean := make([]byte, 0, len(s))
+func appendText(b []byte, s string, limit int) []byte { return appendRaw(b, clean(s, limit)) }
+
+// clean makes s fit to be shown, in at most limit bytes.
+func clean(s string, limit int) string {
+	b := make([]byte, 0, len(s))
 	for _, r := range s {
 		switch {
 		case r == utf8.RuneError:
@@ -121,12 +124,12 @@ func appendText(b []byte, s string, limit int) []byte {
 		case !unicode.IsPrint(r):
 			r = ' '
 		}
-		if len(clean)+utf8.RuneLen(r) > limit {
+		if len(b)+utf8.RuneLen(r) > limit {
 			break
 		}
-		clean = utf8.AppendRune(clean, r)
+		b = utf8.AppendRune(b, r)
 	}
-	return appendRaw(b, string(clean))
+	return string(b)
 }
 
 func appendRanks(b []byte, list []int) []byte {

@@ -54,7 +54,10 @@ const (
 	maxRunID = 128
 )
 
-var errStranger = errors.New("does not speak goccl")
+var (
+	errStranger  = errors.New("does not speak goccl")
+	errSpeaksTLS = fmt.Errorf("%w: it speaks TLS, this end has none", errStranger)
+)
 
 // A versionError says that the other end speaks another version of the start-up protocol.
 type versionError struct{ theirs uint16 }
@@ -125,6 +128,9 @@ func readHead(r io.Reader, head []byte) error {
 		return err
 	}
 	if string(head[:len(magic)]) != magic {
+		if record := head[0]; head[1] == 3 && (record == 21 || record == 22) { // an alert, or a client that says hello
+			return errSpeaksTLS
+		}
 		return errStranger
 	}
 	_, err = io.ReadFull(r, head[n:])

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/tls"
 	"fmt"
 	"io"
 )
@@ -22,14 +23,15 @@ const (
 
 // Credentials are what this end of a connection proves itself with, and what it asks of the other end. Nil: nothing.
 type credentials struct {
-	secret []byte // nil: none. It is never printed, logged or sent
+	secret []byte   // nil: none. It is never printed, logged or sent
+	tls    *tlsPair // nil: none
 }
 
 // guarded tells whether a stranger is kept out: then it does no harm to listen where anybody can call.
-func (c *credentials) guarded() bool { return c != nil && c.secret != nil }
+func (c *credentials) guarded() bool { return c != nil }
 
 // believes tells whether what a hello says may be acted upon before anything is proved.
-func (c *credentials) believes() bool { return !c.guarded() }
+func (c *credentials) believes() bool { return c == nil || c.tls != nil }
 
 func (c *credentials) auth() uint8 {
 	if c == nil || c.secret == nil {
@@ -39,8 +41,8 @@ func (c *credentials) auth() uint8 {
 }
 
 // proof is what this end sends for label, or expects to get. It covers all that gives the connection its meaning: said and
-// answered are the payloads of HELLO and CHALLENGE as they were on the wire.
-func (c *credentials) proof(label string, said, answered []byte) []byte {
+// answered are the payloads of HELLO and CHALLENGE as they were on the wire, bound what ties it to a TLS connection.
+func (c *credentials) proof(label string, said, answered, bound []byte) []byte {
 	if c.auth() == authNone {
 		return make([]byte, proofSize)
 	}
@@ -48,6 +50,7 @@ func (c *credentials) proof(label string, said, answered []byte) []byte {
 	io.WriteString(mac, label)
 	mac.Write(said)
 	mac.Write(answered)
+	mac.Write(bound)
 	return mac.Sum(nil)
 }
 
@@ -69,12 +72,19 @@ func (c *credentials) differ(theirs uint8, who, here string) *rejection {
 func (h *hello) caller() string { return fmt.Sprintf("rank %d", h.from) }
 
 // newCredentials checks and copies what a configuration says. Nil stands for none.
-func newCredentials(secret []byte) (*credentials, error) {
-	switch {
-	case secret == nil:
+func newCredentials(secret []byte, given *tls.Config) (*credentials, error) {
+	if secret == nil && given == nil {
 		return nil, nil
-	case len(secret) == 0:
+	}
+	if secret != nil && len(secret) == 0 {
 		return nil, &ConfigError{Field: "Secret", Reason: "empty: want nil, for none, or something that nobody can guess"}
 	}
-	return &credentials{secret: bytes.Clone(secret)}, nil
+	c := &credentials{secret: bytes.Clone(secret)}
+	if given != nil {
+		var err error
+		if c.tls, err = newTLS(given); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
 }

@@ -19,6 +19,7 @@ type host struct {
 	net      *network
 	dialling chan struct{} // limits how many connections are being opened
 	srv      *server
+	met      string // the host at which this process has dialled the coordinator; "": it has not
 
 	mu      sync.Mutex
 	worlds  map[[16]byte]*mesh // guarded by mu, like the rest

@@ -24,8 +24,8 @@ type handler interface {
 	// take owns an accepted connection. It runs in the connection's goroutine, and calls settled once it has heard enough to keep
 	// the connection: until then it counts as pending, under the handshake's deadline. An error is logged as a stranger's.
 	take(conn net.Conn, h *hello, settled func()) error
-	// refused hears of a caller that was turned away before it had proved anything: why is a *versionError or a *rejection, h
-	// what its hello said, up to the run id.
+	// refused hears of a caller that was turned away before it had proved anything, for a reason that a rank might give. h is
+	// what its hello said, up to the run id; nil: it did not get so far, and whoever serves registrations hears of it.
 	refused(h *hello, why error, from string)
 }
 
@@ -134,9 +134,16 @@ func (s *server) handshake(conn net.Conn, e *list.Element) {
 		s.pending.Remove(e)
 		s.mu.Unlock()
 	}
-	h, serve, err := s.receive(conn, from)
+	var h *hello
+	var serve handler
+	secured, err := s.cred.welcome(conn)
+	if err != nil {
+		s.notify(nil, err, from)
+	} else {
+		h, serve, err = s.receive(secured, from)
+	}
 	if err == nil {
-		err = serve.take(conn, h, func() {
+		err = serve.take(secured, h, func() {
 			leave()
 			conn.SetDeadline(time.Time{})
 		})
@@ -178,10 +185,21 @@ func (s *server) turnAway(conn net.Conn, h *hello, why error, from string) error
 	case !errors.As(why, &r):
 		return why
 	}
-	if h != nil && s.handlers[h.purpose] != nil {
-		s.handlers[h.purpose].refused(h, why, from)
-	}
+	s.notify(h, why, from)
 	return reject(conn, r)
+}
+
+// notify lets the handler of a refused caller know.
+func (s *server) notify(h *hello, why error, from string) {
+	p := purposeRegister
+	if h != nil {
+		p = h.purpose
+	} else if !errors.As(why, new(*tlsError)) && !errors.As(why, new(*rejection)) {
+		return // no rank is like that
+	}
+	if serve := s.handlers[p]; serve != nil {
+		serve.refused(h, why, from)
+	}
 }
 
 // peerName is the other end of a connection, for messages.

@@ -67,7 +67,7 @@ func (m *mesh) tryDial(ctx context.Context, peer int, class transport.Class, gro
 		purpose: purposeLink, class: class, group: group, world: m.world, epoch: m.epoch, runID: m.host.runID,
 		from: uint32(m.rank), to: uint32(peer), size: uint32(m.size),
 	}
-	if conn, err = m.host.cred.introduce(ctx, conn, h, nil); err != nil {
+	if conn, err = m.host.cred.introduce(ctx, conn, m.name(peer), h, nil); err != nil {
 		return nil, err
 	}
 	tune(conn, class, m.sameHost(peer))
@@ -93,6 +93,16 @@ func (m *mesh) way(peer int, class transport.Class) (network, address string, er
 // it, or the host is a clone of a running one.
 func lacking(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM)
+}
+
+// name is what peer's certificate must be for, whichever way it is reached.
+func (m *mesh) name(peer int) string {
+	p := &m.peers[peer]
+	if p.shared && m.host.met != "" {
+		return m.host.met
+	}
+	host, _, _ := net.SplitHostPort(m.tcpAddress(peer))
+	return host
 }
 
 func (m *mesh) tcpAddress(peer int) string {

@@ -21,7 +21,7 @@ func sayHello(t *testing.T, m *mesh, edit func(h *hello)) (net.Conn, error) {
 	t.Cleanup(func() { conn.Close() })
 	h := &hello{purpose: purposeLink, class: transport.Control, group: 42, world: m.world, runID: m.host.runID, from: 1, to: 0, size: 2}
 	edit(h)
-	_, err = m.host.cred.introduce(t.Context(), conn, h, nil)
+	_, err = m.host.cred.introduce(t.Context(), conn, "127.0.0.1", h, nil)
 	return conn, err
 }
 

@@ -18,6 +18,17 @@ const drainBound = 4 << 20
 
 // settled reads what has come and reports whether everything sent has reached the peer's host, or never will.
 func settled(c link.Conn) bool {
+	done := true
+	switch t := c.(type) {
+	case *tlsFD:
+		done, c = t.ended(), t.fd
+	case *tlsConn:
+		done, c = t.ended(), t.sock
+	}
+	return settledSocket(c) && done
+}
+
+func settledSocket(c link.Conn) bool {
 	if c, ok := c.(*fdConn); ok {
 		return settledFD(c.fd)
 	}

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -13,6 +14,7 @@ type RendezvousConfig struct {
 	Size     int           // how many ranks are to come
 	RunID    string        // as Config.RunID
 	Secret   []byte        // as Config.Secret
+	TLS      *tls.Config   // as Config.TLS
 	Insecure bool          // as Config.Insecure
 	Timeout  time.Duration // as Config.Timeout
 	Logger   *slog.Logger  // nil: nothing is logged
@@ -41,7 +43,7 @@ func Rendezvous(ctx context.Context, ln net.Listener, cfg RendezvousConfig) erro
 }
 
 func (cfg *RendezvousConfig) check(ln net.Listener) (*credentials, error) {
-	cred, err := newCredentials(cfg.Secret)
+	cred, err := newCredentials(cfg.Secret, cfg.TLS)
 	at := addrPort(ln.Addr())
 	switch {
 	case err != nil:

@@ -134,7 +134,7 @@ func (s *start) claim(ctx context.Context, e endpoint, addrs []netip.Addr) (net.
 func (s *start) call(ctx context.Context, e endpoint, addrs []netip.Addr) (net.Conn, error) {
 	var errs []error
 	for _, a := range addrs {
-		conn, err := s.register(ctx, netip.AddrPortFrom(a, e.port))
+		conn, err := s.register(ctx, e.host, netip.AddrPortFrom(a, e.port))
 		if err == nil {
 			return conn, nil
 		}
@@ -146,13 +146,13 @@ func (s *start) call(ctx context.Context, e endpoint, addrs []netip.Addr) (net.C
 	return nil, oneError(errs)
 }
 
-func (s *start) register(ctx context.Context, at netip.AddrPort) (net.Conn, error) {
+func (s *start) register(ctx context.Context, host string, at netip.AddrPort) (net.Conn, error) {
 	conn, err := s.net.dial(ctx, "tcp", at.String())
 	if err != nil {
 		return nil, err
 	}
 	h := &hello{purpose: purposeRegister, from: uint32(s.Rank), to: nobody, size: uint32(s.Size), runID: s.RunID}
-	conn, err = s.cred.introduce(ctx, conn, h, func(r role) error {
+	conn, err = s.cred.introduce(ctx, conn, host, h, func(r role) error {
 		s.apart = r == roleApart
 		if s.Rank == 0 && r != roleApart {
 			return errTaken
@@ -165,6 +165,7 @@ func (s *start) register(ctx context.Context, at netip.AddrPort) (net.Conn, erro
 		}
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
+	s.host.met = host
 	tune(conn, 0, addrPort(conn.RemoteAddr()).Addr().IsLoopback())
 	return conn, nil
 }

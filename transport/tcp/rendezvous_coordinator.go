@@ -83,10 +83,10 @@ func (c *coordinator) over(h *hello) string {
 // refused makes a start of this run fail at once when one of its ranks speaks another version. What a stranger could say as
 // well is only kept, for when a rank is missing in the end.
 func (c *coordinator) refused(h *hello, why error, from string) {
-	if h.runID != c.runID {
+	if h != nil && h.runID != c.runID {
 		return
 	}
-	if skew := (*versionError)(nil); errors.As(why, &skew) && c.believes {
+	if skew := (*versionError)(nil); h != nil && errors.As(why, &skew) && c.believes {
 		c.tell(event{failure: failed([]int{int(h.from)}, "versions differ: rank %d (%s) speaks start-up protocol %d, the coordinator %d",
 			h.from, from, skew.theirs, version)})
 		return

@@ -153,7 +153,7 @@ func TestHintsAreBounded(t *testing.T) {
 		t.Errorf("%d hints are kept", len(r.hints))
 	}
 	text := r.timedOut("here").text
-	if strings.Count(text, "that said it was") != maxHints || !strings.Contains(text, "4 more of them") {
+	if strings.Count(text, "that said it was") != maxHints || !strings.Contains(text, "4 more callers") {
 		t.Error(text)
 	}
 	delete(r.hints, 3)
@@ -191,7 +191,7 @@ func handshake(t *testing.T, near, far *credentials, tamper func(k kind, p []byt
 		toD.Close()
 	}()
 	h := &hello{purpose: purposeLink, class: 1, from: 1, to: 2, size: 3, runID: "run", group: 9, epoch: 4}
-	_, dialler = near.introduce(t.Context(), d, h, nil)
+	_, dialler = near.introduce(t.Context(), d, "127.0.0.1", h, nil)
 	d.Close()
 	return dialler, <-accepted
 }
@@ -316,7 +316,7 @@ func TestSecretAllowsExposure(t *testing.T) {
 // TestSecretIsCopied: the caller may wipe it after the call.
 func TestSecretIsCopied(t *testing.T) {
 	secret := bytes.Clone(theSecret)
-	c, err := newCredentials(secret)
+	c, err := newCredentials(secret, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,10 +324,10 @@ func TestSecretIsCopied(t *testing.T) {
 	if !bytes.Equal(c.secret, theSecret) {
 		t.Error("the caller's memory is used")
 	}
-	if c, err := newCredentials(nil); c != nil || err != nil || c.auth() != authNone {
+	if c, err := newCredentials(nil, nil); c != nil || err != nil || c.auth() != authNone {
 		t.Errorf("%v, %v", c, err)
 	}
-	if !bytes.Equal((*credentials)(nil).proof(labelProof, nil, nil), make([]byte, proofSize)) {
+	if !bytes.Equal((*credentials)(nil).proof(labelProof, nil, nil, nil), make([]byte, proofSize)) {
 		t.Error("proofs without a secret are not zero")
 	}
 }

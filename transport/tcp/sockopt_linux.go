@@ -26,7 +26,7 @@ func abstractName() string {
 // (measured on Linux 6.18: 3.3 s after the window closed with 3 s set), and on the data classes a closed window is how a late
 // rank holds its peers back. Those have keepalive while idle and the kernel's retransmission limit while sending.
 func tune(conn net.Conn, class transport.Class, sameHost bool) {
-	c, ok := conn.(*net.TCPConn)
+	c, ok := under(conn).(*net.TCPConn)
 	if !ok {
 		return
 	}

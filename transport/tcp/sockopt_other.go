@@ -13,7 +13,7 @@ const abstractSockets = false
 func abstractName() string { return "" }
 
 func tune(conn net.Conn, class transport.Class, sameHost bool) {
-	if c, ok := conn.(*net.TCPConn); ok {
+	if c, ok := under(conn).(*net.TCPConn); ok {
 		c.SetNoDelay(true)
 		c.SetKeepAliveConfig(keepAlive)
 	}

@@ -213,7 +213,7 @@ func pretend(t *testing.T, at string, h *hello) net.Conn {
 		t.Error(err)
 		return nil
 	}
-	if _, err := (*credentials)(nil).introduce(t.Context(), conn, h, nil); err != nil {
+	if _, err := (*credentials)(nil).introduce(t.Context(), conn, "127.0.0.1", h, nil); err != nil {
 		t.Error(err)
 	}
 	return conn

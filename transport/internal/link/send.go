@@ -16,7 +16,7 @@ func (s *Stream) Send(ctx context.Context, tag transport.Tag, p []byte) error {
 	}
 	s.lay(tag, p)
 	undo := s.out.cancelOn(ctx)
-	n, err := s.rest.WriteTo(s.conn)
+	n, err := s.writeRest()
 	undo()
 	switch {
 	case err == nil:
@@ -32,6 +32,13 @@ func (s *Stream) Send(ctx context.Context, tag transport.Tag, p []byte) error {
 	s.iov = [3][]byte{} // p belongs to the caller again
 	s.out.turn.release()
 	return err
+}
+
+func (s *Stream) writeRest() (int64, error) {
+	if w, ok := s.conn.(BuffersWriter); ok {
+		return w.WriteBuffers(&s.rest)
+	}
+	return s.rest.WriteTo(s.conn)
 }
 
 // lay puts the parts of a frame into s.rest, to leave in one write.

@@ -23,6 +23,12 @@ type Nonblocking interface {
 	TryWrite(head, body []byte) (int, error) // writes head, then body, as one write
 }
 
+// A BuffersWriter is a Conn that wants all parts of a frame at once, as the sockets of package net do, which [net.Buffers] knows.
+// It takes from the buffers what it has written.
+type BuffersWriter interface {
+	WriteBuffers(*net.Buffers) (int64, error)
+}
+
 // readAheadSize is how many bytes a receiver takes in at once when it does not know yet what comes, so that a small frame
 // costs one read. Control frames are tiny and every pair of ranks has such a stream all the time.
 const (
