@@ -28,6 +28,9 @@
 // same culprit on all ranks; on the rank that was cancelled, or called Abort, it is that rank's own. A cancelled Send, Recv
 // or [Work.Wait] breaks nothing. After a failure make a new group with Join.
 //
+// Each group records its last 256 collectives. Config.TraceDir has them written to a file when the group breaks,
+// [ProcessGroup.WriteTrace] and [ProcessGroup.TraceOnSignal] at other times; "goccl trace-merge" compares the ranks' files.
+//
 // # Limitations
 //
 // Every rank has connections with every other, so a group of n ranks holds 2(n−1) of them on each. Ranks must have the same

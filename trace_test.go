@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goccl/goccl/dtype"
@@ -175,6 +176,15 @@ func TestTraceWindow(t *testing.T) {
 	}
 }
 
+// inCall returns when a rank has begun its call with that number.
+func inCall(g *ProcessGroup, seq uint64) {
+	for made := uint64(0); made < seq; time.Sleep(time.Millisecond) {
+		g.mu.Lock()
+		made = g.recorder.made
+		g.mu.Unlock()
+	}
+}
+
 // What the ranks write when their group breaks tells, side by side, what happened.
 func TestTraceOfFailures(t *testing.T) {
 	warm := func(ctx context.Context, g *ProcessGroup) error {
@@ -222,6 +232,9 @@ first cause, by all: rank 2 in all-reduce #3: EOF
 				each(gs, func(g *ProcessGroup) error { return warm(t.Context(), g) })
 				each(gs, func(g *ProcessGroup) error {
 					if g.Rank() == 2 {
+						for _, r := range []int{0, 1, 3} {
+							inCall(gs[r], 3)
+						}
 						return c.other(t.Context(), g)
 					}
 					return c.call(t.Context(), g)
@@ -382,7 +395,7 @@ func TestTraceAfterClose(t *testing.T) {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}
-	if d := dumpOf(t, gs[1]); d.Made != 1 || d.Cause != nil || d.Peers[0].State != trace.StateLeft {
+	if d := dumpOf(t, gs[1]); d.Made != 1 || d.Cause != nil || len(d.Peers) != 1 {
 		t.Errorf("%+v", d)
 	}
 	if files := dumpsIn(t, dir); len(files) > 0 {
@@ -396,3 +409,62 @@ func TestTraceAfterClose(t *testing.T) {
 type fails struct{}
 
 func (fails) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
+// The run id of Join is in the trace and its name; who aborts and exits has written it.
+func TestTraceOfAbort(t *testing.T) {
+	dir := t.TempDir()
+	g, err := Join(t.Context(), JoinConfig{Size: 1, RunID: "r 9", Config: Config{TraceDir: dir}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	g.Abort(errors.New("enough"))
+	d := dumpsIn(t, dir)[trace.FileName("r 9", 0, "", 0)]
+	if d == nil || d.RunID != "r 9" || d.Cause.Kind != "abort" || len(d.Calls) != 0 {
+		t.Errorf("got %+v", d)
+	}
+}
+
+// hung is a log handler that takes its time.
+type hung struct{ release chan struct{} }
+
+func (h hung) Enabled(context.Context, slog.Level) bool  { return true }
+func (h hung) Handle(context.Context, slog.Record) error { <-h.release; return nil }
+func (h hung) WithAttrs([]slog.Attr) slog.Handler        { return h }
+func (h hung) WithGroup(string) slog.Handler             { return h }
+
+// A logger or a disk that hangs holds nobody up for long.
+func TestReportThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hung{make(chan struct{})}
+		gs := groups(t, memWorld, 2, Config{Logger: slog.New(h)})
+		begin := time.Now()
+		for r, err := range each(gs, func(g *ProcessGroup) error { return AllReduce(t.Context(), g, make([]int8, g.Rank()), Sum) }) {
+			if !errors.As(err, new(*MismatchError)) {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		}
+		if took := time.Since(begin); took < reportBound || took > reportBound+tellBound {
+			t.Errorf("the calls took %v", took)
+		}
+		begin = time.Now()
+		each(gs, func(g *ProcessGroup) error { return g.Close() })
+		if took := time.Since(begin); took > 2*flushBound {
+			t.Errorf("Close took %v", took)
+		}
+		close(h.release)
+	})
+}
+
+// Where the system has no signal for it, TraceOnSignal says so.
+func TestTraceOnNoSignal(t *testing.T) {
+	saved := traceSignals
+	defer func() { traceSignals = saved }()
+	traceSignals = nil
+	var log logged
+	gs := groups(t, memWorld, 1, Config{Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+	gs[0].TraceOnSignal()()
+	if r := log.records(t); len(r) != 1 || r[0].Level != "WARN" || !strings.Contains(r[0].Msg, "no SIGUSR1") {
+		t.Errorf("logged %+v", r)
+	}
+}

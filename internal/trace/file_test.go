@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 )
 
 // sample has every field set.
@@ -160,8 +161,14 @@ func FuzzRead(f *testing.F) {
 		other.Calls, other.Made, other.Rank = nil, d.Made/2, d.Size-1
 		other.Time = noon.Add(-time.Hour)
 		for _, set := range [][]*Dump{{d}, {d, d}, {d, &other}, {sample(), d}} {
-			if Merge(set) == "" {
+			said := Merge(set)
+			if said == "" {
 				t.Fatal("said nothing")
+			}
+			for _, r := range said {
+				if r != '\n' && !unicode.IsPrint(r) {
+					t.Fatalf("said %q", said)
+				}
 			}
 		}
 	})
