@@ -34,7 +34,7 @@ func (g *ProcessGroup) reportFailure() {
 		return
 	}
 	g.dumps.begun, g.dumps.causeAt = true, time.Now()
-	if g.cfg.TraceDir == "" && !g.cfg.logger().Enabled(context.Background(), slog.LevelWarn) {
+	if g.cfg.TraceDir == "" && g.cfg.Logger == nil {
 		close(g.dumps.reported)
 		return
 	}
