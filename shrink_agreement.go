@@ -42,7 +42,7 @@ type agreedMessage struct {
 	accepted ballot   // promise: of the value accepted so far; zero: none
 	value    proposal // accept, decided; promise: what has been accepted
 	rank     int      // vote: for whom; failed: who is at fault, -1: unknown
-	severed  bool     // failed: the sender has lost that rank
+	severed  bool     // failed: the sender has lost that rank; left: it may not come back
 	tried    uint64   // promise: highest epoch number that the sender has heard of
 }
 
@@ -57,7 +57,7 @@ const (
 	agreedDecided                        // value is decided; sent on by everyone who learns of it
 	agreedOpened                         // the sender has opened the group decided in the instance before
 	agreedFailed                         // it could not, or has lost a rank of it since
-	agreedLeft                           // the sender takes no further part, or holds the receiver for gone
+	agreedLeft                           // the sender takes no further part, until it votes again, or holds the receiver for gone
 	agreedKinds
 )
 
@@ -67,7 +67,8 @@ const maxFruitless = 3
 // An agreedPeer is what this rank knows of another, or of itself.
 type agreedPeer struct {
 	gone     bool   // it is no longer there
-	left     bool   // it said so
+	left     bool   // it said that it takes no part, for now
+	apart    bool   // it said so for good: it holds us for gone, or has given up
 	present  bool   // it has voted
 	leader   int    // its vote
 	promised ballot // highest it told in this instance
@@ -143,7 +144,7 @@ func (a *agreement) enter(gone func(rank int) bool) {
 		if p := &a.peers[r]; r != a.rank {
 			p.gone = gone(r)
 			if p.gone {
-				a.send(r, agreedMessage{kind: agreedLeft})
+				a.send(r, agreedMessage{kind: agreedLeft, severed: true})
 			}
 		}
 	}
@@ -159,7 +160,7 @@ func (a *agreement) enter(gone func(rank int) bool) {
 func (a *agreement) leave() {
 	for _, r := range a.base {
 		if a.active && r != a.rank && !a.peers[r].gone { // also those that have left: they may be on their way back
-			a.send(r, agreedMessage{kind: agreedLeft})
+			a.send(r, agreedMessage{kind: agreedLeft, severed: a.result == agreedNoMajority})
 		}
 	}
 	a.active, a.ballot, a.echoes = false, ballot{}, nil
@@ -173,7 +174,7 @@ func (a *agreement) lose(rank int) {
 		return
 	}
 	a.peers[rank].gone = true
-	a.send(rank, agreedMessage{kind: agreedLeft})
+	a.send(rank, agreedMessage{kind: agreedLeft, severed: true})
 	a.accuse(rank)
 	a.run()
 }
@@ -255,19 +256,35 @@ func (a *agreement) step() {
 		if !slices.ContainsFunc(a.base, func(r int) bool { return a.living(r) && !a.peers[r].done }) {
 			a.result = agreedCommit
 		}
-	case !a.enough(len(a.survivors())):
+	case !a.enough(a.possible()):
 		a.result = agreedNoMajority
 	default:
 		a.elect()
-		a.propose()
+		if a.enough(len(a.survivors())) { // else those that have left are needed
+			a.propose()
+		}
 	}
+}
+
+// possible counts the ranks of the base that take part or may come back.
+func (a *agreement) possible() (n int) {
+	for _, r := range a.base {
+		if p := &a.peers[r]; !p.gone && !p.apart {
+			n++
+		}
+	}
+	return n
 }
 
 // elect votes for the lowest living rank.
 func (a *agreement) elect() {
 	if leader := a.survivors()[0]; leader != a.vote {
 		a.vote = leader
-		a.tell(a.base, a.ballotPaper())
+		for _, r := range a.base {
+			if !a.peers[r].gone { // also those that have left: they may wait for us to come back
+				a.send(r, a.ballotPaper())
+			}
+		}
 	}
 }
 
@@ -324,6 +341,13 @@ func (a *agreement) waitsFor() []int {
 	absent := pick(func(p *agreedPeer) bool { return !p.present })
 	switch {
 	case absent != nil:
+		return absent
+	case !a.enough(len(a.survivors())):
+		for _, r := range a.base {
+			if p := &a.peers[r]; p.left && !p.gone && !p.apart {
+				absent = append(absent, r)
+			}
+		}
 		return absent
 	case a.ballot != ballot{}:
 		return pick(func(p *agreedPeer) bool { return !p.answered })

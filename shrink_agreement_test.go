@@ -19,7 +19,6 @@ type simFaults struct {
 }
 
 type sim struct {
-	t       *testing.T
 	rng     *rand.Rand
 	faults  simFaults
 	n       int
@@ -29,7 +28,7 @@ type sim struct {
 	planned simFaults
 	first   *simGroup
 	groups  []*simGroup
-	name    string
+	logs    bool // keep a log, which takes long
 	log     []string
 	steps   int
 	actions []simAction
@@ -76,8 +75,8 @@ type simAction struct {
 	i, j int
 }
 
-func newSim(t *testing.T, seed uint64, n int, faults simFaults) *sim {
-	s := &sim{t: t, rng: rand.New(rand.NewPCG(seed, uint64(n))), faults: faults, planned: faults, n: n, crashed: make([]bool, n)}
+func newSim(seed uint64, n int, faults simFaults) *sim {
+	s := &sim{rng: rand.New(rand.NewPCG(seed, uint64(n))), faults: faults, planned: faults, n: n, crashed: make([]bool, n)}
 	ids := make([]int, n)
 	for i := range n {
 		ids[i] = i
@@ -117,15 +116,10 @@ func (s *sim) newGroup(parent *simGroup, epoch uint64, members []int) *simGroup 
 	return g
 }
 
-func (s *sim) fail(format string, args ...any) {
-	s.t.Helper()
-	for i, m := range s.first.seats {
-		s.t.Logf("first group, rank %d crashed %v: %+v", i, s.crashed[i], *m)
-		s.t.Logf("   %+v", *m.a)
-	}
-	log := s.log[max(0, len(s.log)-400):]
-	s.t.Fatalf("%s: %s\nschedule:\n%s", s.name, fmt.Sprintf(format, args...), strings.Join(log, "\n"))
-}
+// simFailure is what a schedule that breaks a rule panics with.
+type simFailure string
+
+func (s *sim) fail(format string, args ...any) { panic(simFailure(fmt.Sprintf(format, args...))) }
 
 // run plays one schedule to its end.
 func (s *sim) run() {
@@ -145,19 +139,33 @@ func (s *sim) run() {
 				s.fault()
 				continue
 			}
+			if s.comeBack() {
+				continue
+			}
 			return
 		}
 		s.perform(s.actions[s.rng.IntN(len(s.actions))])
 	}
 }
 
+// comeBack lets a rank that has withdrawn call again when others wait; false: there is none.
+func (s *sim) comeBack() bool {
+	for _, g := range s.groups {
+		waits := func(seat *simSeat) bool { return seat.called && !seat.ended && !s.crashed[seat.id] }
+		back := func(seat *simSeat) bool { return seat.quit && !s.crashed[seat.id] }
+		if i := slices.IndexFunc(g.seats, back); i >= 0 && slices.ContainsFunc(g.seats, waits) {
+			s.perform(simAction{"call", g, i, 0})
+			return true
+		}
+	}
+	return false
+}
+
 func (s *sim) note(format string, args ...any) {
-	if simLog {
+	if s.logs {
 		s.log = append(s.log, fmt.Sprintf(format, args...))
 	}
 }
-
-var simLog = true
 
 // fault lets one of the planned faults happen.
 func (s *sim) fault() {
@@ -472,46 +480,69 @@ func (s *sim) checkCrashStop() {
 	}
 }
 
+// play plays one schedule and returns which rule it breaks, "" for none.
+func (s *sim) play() (broken string) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case simFailure:
+			broken = string(r)
+		default:
+			panic(r)
+		}
+	}()
+	s.run()
+	s.check()
+	return ""
+}
+
 // simulate plays schedules of one sort of fault over small worlds.
 func simulate(t *testing.T, seeds int, plan func(rng *rand.Rand, n int) simFaults) {
+	t.Parallel()
 	if testing.Short() {
 		seeds /= 10
 	}
 	for seed := range uint64(seeds) {
 		n := 2 + int(seed%6)
-		s := newSim(t, seed, n, plan(rand.New(rand.NewPCG(seed, 7)), n))
-		s.name = fmt.Sprintf("seed %d, %d ranks, %+v", seed, n, s.planned)
-		s.run()
-		s.check()
+		faults := plan(rand.New(rand.NewPCG(seed, 7)), n)
+		if newSim(seed, n, faults).play() != "" {
+			s := newSim(seed, n, faults)
+			s.logs = true
+			broken := s.play()
+			for r, seat := range s.first.seats {
+				t.Logf("rank %d of the first group, crashed %v: %+v\n%+v", r, s.crashed[r], *seat, *seat.a)
+			}
+			t.Fatalf("seed %d, %d ranks, %+v: %s\n%s", seed, n, faults, broken, strings.Join(s.log, "\n"))
+		}
 	}
 }
 
 func TestShrinkAgreementCrashes(t *testing.T) {
-	simulate(t, 20_000, func(rng *rand.Rand, n int) simFaults {
+	simulate(t, 10_000, func(rng *rand.Rand, n int) simFaults {
 		return simFaults{crashes: rng.IntN(n), early: rng.IntN(2) == 0}
 	})
 }
 
 func TestShrinkAgreementMinority(t *testing.T) {
-	simulate(t, 10_000, func(rng *rand.Rand, n int) simFaults {
+	simulate(t, 5_000, func(rng *rand.Rand, n int) simFaults {
 		return simFaults{crashes: rng.IntN(n), minority: true}
 	})
 }
 
 func TestShrinkAgreementPartitions(t *testing.T) {
-	simulate(t, 20_000, func(rng *rand.Rand, n int) simFaults {
+	simulate(t, 10_000, func(rng *rand.Rand, n int) simFaults {
 		return simFaults{split: true, crashes: rng.IntN(2), early: rng.IntN(2) == 0}
 	})
 }
 
 func TestShrinkAgreementCuts(t *testing.T) {
-	simulate(t, 20_000, func(rng *rand.Rand, n int) simFaults {
+	simulate(t, 10_000, func(rng *rand.Rand, n int) simFaults {
 		return simFaults{cuts: 1 + rng.IntN(n), crashes: rng.IntN(2), early: rng.IntN(2) == 0}
 	})
 }
 
 func TestShrinkAgreementWithdrawals(t *testing.T) {
-	simulate(t, 20_000, func(rng *rand.Rand, n int) simFaults {
+	simulate(t, 10_000, func(rng *rand.Rand, n int) simFaults {
 		return simFaults{withdrawals: 1 + rng.IntN(3), crashes: rng.IntN(n), cuts: rng.IntN(3), split: rng.IntN(4) == 0, early: rng.IntN(2) == 0}
 	})
 }

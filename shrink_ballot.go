@@ -19,7 +19,7 @@ func (a *agreement) handle(from int, m *agreedMessage) {
 	case p.gone: // it has been told
 		return
 	case m.kind == agreedLeft:
-		p.left, p.present, p.reminded = true, false, false
+		p.left, p.apart, p.present, p.reminded = true, m.severed, false, false
 		return
 	case m.kind == agreedVote:
 		a.voted(from, m)
@@ -62,7 +62,7 @@ func (a *agreement) remind(r int) {
 func (a *agreement) voted(from int, m *agreedMessage) {
 	p := &a.peers[from]
 	if p.left {
-		p.left, a.ballot = false, ballot{}
+		p.left, p.apart, a.ballot = false, false, ballot{}
 		a.catchUp(from)
 	}
 	p.present, p.leader = true, m.rank
@@ -236,7 +236,7 @@ func (a *agreement) learn(instance uint32, v proposal) {
 		a.instance, a.base, a.attempt = instance+1, v.ranks, v
 		for r := range a.peers {
 			p := &a.peers[r]
-			*p = agreedPeer{gone: p.gone, left: p.left, present: p.present, leader: p.leader, blames: -1}
+			*p = agreedPeer{gone: p.gone, left: p.left, apart: p.apart, present: p.present, leader: p.leader, blames: -1}
 		}
 	}
 	a.promised, a.accepted, a.value = ballot{}, ballot{}, proposal{}
