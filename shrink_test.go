@@ -384,28 +384,22 @@ func TestShrinkGivenUp(t *testing.T) {
 
 func TestShrinkExcludes(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, w world) {
-		gs := groups(t, w, 4, Config{})
+		gs := groups(t, w, 5, Config{})
 		kill(gs[0])
 		for _, g := range gs[1:] {
 			verdict(g)
 		}
-		for _, g := range gs[1:3] { // as if nothing had been heard of rank 3 for too long
+		for _, g := range gs[1:4] { // as if nothing had been heard of rank 4 for too long
 			g.mu.Lock()
-			g.health.peers[3].silent = true
+			g.health.peers[4].silent = true
 			g.health.departures++
 			g.settle()
 		}
-		cfg := gs[1].cfg
-		cfg.ShrinkMinority = true
-		for _, g := range gs {
-			g.cfg = cfg
-		}
-		mustShrink(t, gs[1:3], 1, []int{1, 2})
-		gs[3].cfg.ShrinkMinority = false
-		_, err := gs[3].Shrink(t.Context())
+		mustShrink(t, gs[1:4], 1, []int{1, 2, 3})
+		_, err := gs[4].Shrink(t.Context())
 		var excluded *ExcludedError
-		if !errors.As(err, &excluded) || excluded.Epoch != 1 || !slices.Equal(excluded.Ranks, []int{1, 2}) {
-			t.Errorf("%v, want an ExcludedError: epoch 1 with ranks 1 and 2", err)
+		if !errors.As(err, &excluded) || excluded.Epoch != 1 || !slices.Equal(excluded.Ranks, []int{1, 2, 3}) {
+			t.Errorf("%v, want an ExcludedError: epoch 1 with ranks 1, 2 and 3", err)
 		}
 	})
 }
