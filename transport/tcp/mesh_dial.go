@@ -86,8 +86,16 @@ func (m *mesh) way(peer int, class transport.Class) (network, address string, er
 				Reason: fmt.Sprintf("rank %d (%s) and rank %d (%s) share no Unix-domain sockets", m.rank, m.addr(m.rank), peer, m.addr(peer))}
 		}
 	}
-	return "tcp", m.tcpAddress(peer), nil
+	address = m.tcpAddress(peer)
+	if at, err := netip.ParseAddrPort(address); err == nil && at.Addr().Is6() && at.Addr().IsLinkLocalUnicast() && at.Addr().Zone() == "" {
+		return "", "", fmt.Errorf("%w %s, and this rank, which met the coordinator from %v, cannot tell by which interface: set Listen, Advertise or Interface there",
+			errNoZone, address, m.zone)
+	}
+	return "tcp", address, nil
 }
+
+// errNoZone is the fault of an address that names an interface only together with a zone, for a rank that has none to give it.
+var errNoZone = errors.New("it advertises the link-local address")
 
 // lacking tells whether a Unix-domain socket cannot be reached from here although the host looks the same: a sandbox forbids
 // it, or the host is a clone of a running one.
