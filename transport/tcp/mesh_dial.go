@@ -63,15 +63,18 @@ func (m *mesh) tryDial(ctx context.Context, peer int, class transport.Class, gro
 	if err != nil {
 		return nil, err
 	}
-	h := &hello{
-		purpose: purposeLink, class: class, group: group, world: m.world, epoch: m.epoch, runID: m.host.runID,
-		from: uint32(m.rank), to: uint32(peer), size: uint32(m.size),
-	}
-	if conn, err = m.host.cred.introduce(ctx, conn, m.name(peer), h, nil); err != nil {
+	if conn, err = m.introduceOn(ctx, conn, peer, &hello{purpose: purposeLink, class: class, group: group}); err != nil {
 		return nil, err
 	}
 	tune(conn, class, m.sameHost(peer))
 	return conn, nil
+}
+
+// introduceOn says what a dialled connection to peer is for: h is filled with what this world's ranks say to each other.
+func (m *mesh) introduceOn(ctx context.Context, conn net.Conn, peer int, h *hello) (net.Conn, error) {
+	h.world, h.epoch, h.runID = m.world, m.epoch, m.host.runID
+	h.from, h.to, h.size = uint32(m.rank), uint32(peer), uint32(m.size)
+	return m.host.cred.introduce(ctx, conn, m.name(peer), h, nil)
 }
 
 // way is how to reach peer for a class.
