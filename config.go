@@ -47,8 +47,8 @@ type Config struct {
 	Algorithm Algorithm
 	// Timeout ends a call whose context has no earlier deadline. Default 5 minutes.
 	Timeout time.Duration
-	// StallWarning is how long a call takes before a warning to Logger says which ranks are in which call, and who is missing.
-	// Default 10 s.
+	// StallWarning is how long a collective, Send or Recv takes before a warning to Logger says so, once: which ranks are in which
+	// call, and who is missing. A large transfer that merely takes that long is warned of too. Default 10 s.
 	StallWarning time.Duration
 	// Heartbeat is how often this rank shows the others that it lives. One of which nothing is heard for three intervals, its own
 	// or the listener's if that is longer, is held for dead; the program itself need do nothing and may compute for as long as
@@ -73,6 +73,7 @@ type Config struct {
 
 const (
 	defaultTimeout      = 5 * time.Minute
+	defaultStallWarning = 10 * time.Second
 	defaultHeartbeat    = 2 * time.Second
 	defaultMailboxBytes = 1 << 30
 )
@@ -85,6 +86,17 @@ func (c Config) timeout() time.Duration {
 		return 0
 	}
 	return c.Timeout
+}
+
+// stallWarning returns after how long to warn, 0 for never.
+func (c Config) stallWarning() time.Duration {
+	switch {
+	case c.StallWarning < 0, c.Logger == nil:
+		return 0
+	case c.StallWarning == 0:
+		return defaultStallWarning
+	}
+	return c.StallWarning
 }
 
 // heartbeat returns the interval, 0 for off.

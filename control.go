@@ -151,10 +151,8 @@ func (c *control) wait() {
 // transportClosed takes the end of this rank's own transport, closed by somebody else than Close.
 func (g *ProcessGroup) transportClosed(err error) {
 	g.mu.Lock()
-	g.torn = true
 	g.health.closedUnder(err)
 	g.settle()
-	g.wakeShrink()
 	g.control.tell(&g.watch)
 }
 
@@ -176,18 +174,13 @@ func (g *ProcessGroup) noticed(from int, n *notice) {
 	case noticeChildFailed:
 		g.childFailed(from, n)
 		return
-	case noticeAgreement:
-		if err := g.noticedAgreement(from, n); err != nil {
-			g.lost(from, fmt.Errorf("control: %w", err))
-		}
-		return
 	case noticeGoodbye:
 		g.p2p.left(from, n.value)
 	}
 	g.mu.Lock()
 	g.health.noticed(time.Now(), from, n)
 	g.settle()
-	if n.kind == noticeHeartbeat && n.missing == nil {
+	if n.kind == noticeHeartbeat {
 		return // nobody waits for that
 	}
 	if n.kind == noticeFailure && n.cause == causeAbort {

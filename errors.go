@@ -34,35 +34,35 @@ type MismatchError = ring.MismatchError
 type StallError struct {
 	Missing []int    // ranks that had not arrived in the call, ascending; empty when all had
 	Op      string   // the call
-	Seq     uint64   // its sequence number; 0: it has none (shrink)
+	Seq     uint64   // its sequence number
 	Calls   []string // by rank: the call it is in or has completed last; "" when it did not say
 	Err     error    // which limit passed: the cause of the context, or the group's Timeout
 }
 
 func (e *StallError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "goccl: %s", e.Op)
-	if e.Seq > 0 {
-		fmt.Fprintf(&b, " #%d", e.Seq)
-	}
-	b.WriteString(" stalled")
-	switch {
-	case len(e.Missing) == 0:
+	fmt.Fprintf(&b, "goccl: %s #%d stalled", e.Op, e.Seq)
+	if len(e.Missing) == 0 {
 		b.WriteString(", all ranks are in the call")
-	default:
+	} else {
 		b.WriteString(", missing:")
-		for i, r := range e.Missing {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			fmt.Fprintf(&b, " rank %d", r)
-			if r < len(e.Calls) && e.Calls[r] != "" {
-				fmt.Fprintf(&b, " (%s)", e.Calls[r])
-			}
-		}
+		e.writeMissing(&b)
 	}
 	fmt.Fprintf(&b, ": %v", e.Err)
 	return b.String()
+}
+
+// writeMissing writes who is missing and which calls these are in.
+func (e *StallError) writeMissing(b *strings.Builder) {
+	for i, r := range e.Missing {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(b, " rank %d", r)
+		if r < len(e.Calls) && e.Calls[r] != "" {
+			fmt.Fprintf(b, " (%s)", e.Calls[r])
+		}
+	}
 }
 
 func (e *StallError) Unwrap() error { return e.Err }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 
@@ -26,6 +27,7 @@ type peerHealth struct {
 	heard     bool       // report is valid
 	answered  uint64     // newest probe it answered
 	lost      bool       // its control stream ended
+	hungUp    bool       // its collective stream ended
 	left      bool       // it said goodbye
 	silent    bool       // it gives no sign of life
 	bade      bool       // it answered our goodbye
@@ -57,6 +59,12 @@ type health struct {
 
 	limit    error     // which limit the running call has passed; nil: none
 	decideAt time.Time // when the stall is declared if the call has not ended and not all ranks have answered
+
+	warnAfter time.Duration // how long a call takes before it is warned of; 0: never
+	beganAt   time.Time     // when the running call began
+	warnAt    time.Time     // when to ask, for a warning of it; zero: done, or never
+	warnBy    time.Time     // when to warn though not all ranks have answered; zero: not asking
+	warning   *stallWarning // what is to be logged
 
 	statusAt time.Time // when to tell the next rank; zero: told
 }
@@ -93,6 +101,10 @@ func (h *health) begin(now time.Time, tag transport.Tag) {
 	h.probeGap = probeAfter
 	h.probeAt = now.Add(probeAfter)
 	h.statusAt = time.Time{}
+	h.beganAt = now
+	if h.warnAfter > 0 {
+		h.warnAt = now.Add(h.warnAfter)
+	}
 	for r := range h.peers {
 		p := &h.peers[r]
 		if r == h.rank {
@@ -111,6 +123,7 @@ func (h *health) begin(now time.Time, tag transport.Tag) {
 func (h *health) end(now time.Time) {
 	h.mine.running = false
 	h.limit, h.decideAt = nil, time.Time{}
+	h.warnAt, h.warnBy = time.Time{}, time.Time{}
 	h.statusAt = now.Add(statusIdle)
 	for r := range h.peers {
 		if p := &h.peers[r]; p.left && p.lastAlive == h.mine.seq {
@@ -135,6 +148,7 @@ func (h *health) failed(now time.Time, err error) {
 	case !errors.As(err, &peer):
 		h.breakBy(err, notice{cause: causePeer, rank: h.rank, b: err.Error()})
 	default:
+		h.peers[peer.Rank].hungUp = true
 		h.streamFailed(now, peer.Rank, peer.Err)
 	}
 }
@@ -152,16 +166,33 @@ func (h *health) streamFailed(now time.Time, rank int, err error) {
 }
 
 // suspects blames a rank that is gone, but only after a while: the word of why, or of who failed first, may be under way.
+//
+// When a single connection between two ranks is cut, each suspects the other. The higher of the two waits longer, so that the
+// lower one's verdict stands; not if both of a rank's streams have ended, as they do when it dies.
 func (h *health) suspects(now time.Time, rank int, err error) {
+	if h.suspect >= 0 && h.suspect != rank {
+		return
+	}
+	at := now.Add(suspectGrace)
+	if p := &h.peers[rank]; rank < h.rank && !p.left && !(p.lost && p.hungUp) {
+		at = at.Add(suspectGrace)
+	}
 	if h.suspect < 0 {
-		h.suspect, h.suspectErr, h.suspectAt = rank, err, now.Add(suspectGrace)
+		h.suspect, h.suspectErr, h.suspectAt = rank, err, at
+	} else if at.Before(h.suspectAt) {
+		h.suspectAt = at
 	}
 }
 
-// streamEnded reports whether err is what a dead or leaving peer looks like, rather than one that breaks the protocol.
+// streamEnded reports whether err is what a dead, leaving or unreachable peer looks like, rather than one that breaks the
+// protocol.
 func streamEnded(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return slices.ContainsFunc(endings, func(e error) bool { return errors.Is(err, e) })
+}
+
+var endings = []error{
+	io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED, // closed or reset
+	syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.ENETDOWN, // given up by this host's network stack
 }
 
 // overdue says that the running call has passed a limit. It first asks who is missing.
@@ -215,12 +246,12 @@ func (h *health) noticed(now time.Time, from int, n *notice) {
 	h.life.heard(now, from)
 	switch n.kind {
 	case noticeHeartbeat:
-		h.life.beaten(now, from, n.value, n.missing)
+		h.life.beaten(from, n.value)
 	case noticeFailure:
 		if h.saidGoodbye && (n.cause == causePeer || n.cause == causeSilence) && n.rank == h.rank {
 			return // they miss us, as we know
 		}
-		if n.cause == causeSilence && h.cause == nil && n.rank != h.rank {
+		if (n.cause == causePeer || n.cause == causeSilence) && h.cause == nil && n.rank != from {
 			h.send(n.rank, *n) // who found out may be the one that cannot reach it
 		}
 		h.breakBy(h.remote(from, n), notice{})
@@ -296,6 +327,9 @@ func (h *health) tick(now time.Time) time.Time {
 	}
 	if h.cause != nil {
 		return time.Time{}
+	}
+	if h.mine.running && h.limit == nil {
+		h.tickWarning(now, at)
 	}
 	if h.mine.running && h.limit == nil && at(h.probeAt) {
 		h.ask()

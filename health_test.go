@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
+	"net"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -154,6 +158,7 @@ func TestHealthFirstCauseWinsOverFollowOnEOF(t *testing.T) {
 	w.begin(1, 0, 1, 2)
 	w.dead[1] = true
 	w.ranks[2].failed(w.now, &PeerError{Rank: 1, Err: io.EOF})
+	w.ranks[2].lost(w.now, 1, io.EOF)
 	w.now = w.now.Add(suspectGrace)
 	w.ranks[2].tick(w.now)                                     // its verdict is under way
 	w.ranks[0].failed(w.now, &PeerError{Rank: 2, Err: io.EOF}) // and its collective stream ends first
@@ -431,4 +436,73 @@ func TestHealthStallSparesTheMessenger(t *testing.T) {
 	if !errors.As(w.ranks[3].cause, &e) || !slices.Equal(e.Missing, []int{1}) {
 		t.Errorf("got %v, want rank 1 missing", w.ranks[3].cause)
 	}
+}
+
+// What a dead or unreachable peer looks like is blamed after a while, what breaks the protocol at once.
+func TestHealthKindsOfFault(t *testing.T) {
+	errno := func(e syscall.Errno) error { return &net.OpError{Op: "read", Err: os.NewSyscallError("read", e)} }
+	for _, c := range []struct {
+		err   error
+		grace bool
+	}{
+		{io.EOF, true}, {io.ErrUnexpectedEOF, true}, {io.ErrClosedPipe, true}, {errno(syscall.ECONNRESET), true}, {errno(syscall.EPIPE), true},
+		{errno(syscall.ETIMEDOUT), true}, {errno(syscall.EHOSTUNREACH), true}, {errno(syscall.ENETUNREACH), true},
+		{errBadNotice, false}, {errBadEnvelope, false}, {errors.New("protocol error: payload has checksum 1, expected 2"), false},
+	} {
+		for _, control := range []bool{false, true} {
+			w := newWard(t, 3)
+			w.begin(1, 0, 1, 2)
+			if control {
+				w.ranks[0].lost(w.now, 1, c.err)
+			} else {
+				w.ranks[0].failed(w.now, &PeerError{Rank: 1, Err: c.err})
+			}
+			if early := w.ranks[0].cause != nil; early == c.grace {
+				t.Errorf("%v, on control %v: blamed at once: %v", c.err, control, early)
+			}
+			w.pass(suspectGrace)
+			for r, h := range w.ranks {
+				var e *PeerError
+				if !errors.As(h.cause, &e) || e.Rank != 1 {
+					t.Errorf("%v, on control %v, rank %d: %v", c.err, control, r, h.cause)
+				}
+			}
+		}
+	}
+}
+
+// When one connection of a pair is cut, whichever end sees it first, all ranks blame the same end: the higher.
+func TestHealthCutConnection(t *testing.T) {
+	seeded(t, 200, func(t *testing.T, rng *rand.Rand) {
+		n := 3 + rng.IntN(3)
+		w := newWard(t, n)
+		all := rng.Perm(n)
+		w.begin(1, all...)
+		a, b := min(all[0], all[1]), max(all[0], all[1])
+		control := rng.IntN(2) == 0
+		cut := func(at, other int) {
+			if control {
+				w.ranks[at].lost(w.now, other, io.EOF)
+			} else {
+				w.ranks[at].failed(w.now, &PeerError{Rank: other, Err: io.EOF})
+			}
+		}
+		first, second := a, b
+		if rng.IntN(2) == 0 {
+			first, second = b, a
+		}
+		if control {
+			w.blocked[[2]int{a, b}], w.blocked[[2]int{b, a}] = true, true
+		}
+		cut(first, second)
+		w.pass(upTo(rng, suspectGrace))
+		cut(second, first)
+		w.pass(time.Second)
+		for r, h := range w.ranks {
+			var e *PeerError
+			if !errors.As(h.cause, &e) || e.Rank != b {
+				t.Errorf("rank %d: %v, want rank %d blamed for the cut between %d and %d", r, h.cause, b, a, b)
+			}
+		}
+	})
 }

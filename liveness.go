@@ -2,7 +2,6 @@ package goccl
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -24,15 +23,14 @@ type liveness struct {
 	peers  []pulse       // by rank; the own entry is unused
 	beatAt time.Time     // when the next heartbeat is due
 	lookAt time.Time     // when the last tick wanted the next one
+	sureAt time.Time     // when to look once more before the verdict; zero: nobody is silent
 }
 
 // A pulse is what liveness knows of one rank.
 type pulse struct {
-	every   time.Duration // its interval, in its words; 0: it has sent no heartbeat, and cannot be missed
-	heard   time.Time     // when it gave the last sign of life
-	beat    time.Time     // when its last heartbeat came
-	unheard []int         // whom it had not heard for a while by then
-	over    bool          // it has left, its stream has ended, or it has been declared silent
+	every time.Duration // its interval, in its words; 0: it has sent no heartbeat, and cannot be missed
+	heard time.Time     // when it gave the last sign of life, or when all deadlines last started over
+	over  bool          // it has left, its stream has ended, or it has been declared silent
 }
 
 // A silence is the verdict of liveness.
@@ -54,10 +52,9 @@ func newLiveness(rank, size int, every time.Duration) liveness {
 // heard takes a sign of life.
 func (l *liveness) heard(now time.Time, from int) { l.peers[from].heard = now }
 
-// beaten takes a heartbeat.
-func (l *liveness) beaten(now time.Time, from int, every uint64, unheard []int) {
-	p := &l.peers[from]
-	p.every, p.beat, p.unheard = time.Duration(min(every, uint64(maxHeartbeat))), now, unheard
+// beaten takes the interval of a rank's heartbeat.
+func (l *liveness) beaten(from int, every uint64) {
+	l.peers[from].every = time.Duration(min(every, uint64(maxHeartbeat)))
 }
 
 // end says that a rank need not be listened for any more.
@@ -99,87 +96,53 @@ func (l *liveness) startOver(now time.Time) {
 }
 
 // judge decides who is silent. Ranks that fall silent together pass their bounds within an interval of each other, so while
-// a further one is in doubt it waits: the verdict is then the same whichever bound passed first.
+// a further one is in doubt it waits: the verdict is then the same whichever bound passed first. And it looks twice, a
+// sixteenth of an interval apart: when the process has just gone on, what the others sent in the meantime is yet to be read.
 func (l *liveness) judge(now time.Time) (verdict *silence, next time.Time) {
-	var silent, well []int
-	doubt, patience := false, true
-	wait := func(t time.Time) {
-		if next.IsZero() || t.Before(next) {
-			next = t
-		}
-	}
+	var silent []int
+	others, doubt, patience := 0, false, true
 	for r := range l.peers {
 		if !l.watches(r) {
 			continue
 		}
+		others++
 		p, bound := &l.peers[r], l.bound(r)
+		until := p.heard.Add(bound)
 		switch d := now.Sub(p.heard); {
 		case d >= bound:
 			silent = append(silent, r)
 			patience = patience && d < bound+bound/2
-			wait(p.heard.Add(bound + bound/2))
+
+			until = until.Add(bound / 2)
 		case d >= bound/2:
 			doubt = true
-			wait(p.heard.Add(bound))
-		default:
-			well = append(well, r)
-			wait(p.heard.Add(bound))
+		}
+		if next.IsZero() || until.Before(next) {
+			next = until
 		}
 	}
-	if silent == nil || doubt && patience {
+	switch {
+	case silent == nil:
+		l.sureAt = time.Time{}
 		return nil, next
+	case doubt && patience:
+		return nil, next
+	case l.sureAt.IsZero():
+		l.sureAt = now.Add(l.every / 16)
 	}
-	return l.decide(now, silent, well, patience), next
+	if patience && now.Before(l.sureAt) {
+		return nil, l.sureAt
+	}
+	return l.decide(now, silent, others), next
 }
 
-// decide blames the lowest silent rank, with two exceptions. When nobody of several is heard, it is this rank that is cut
-// off. And when another rank hears the silent one, only the way between the two is broken: the higher of the two is to
-// blame, so that both say the same.
-func (l *liveness) decide(now time.Time, silent, well []int, patience bool) *silence {
-	first := silent[0]
-	p := &l.peers[first]
+// decide blames the lowest silent rank, or this one if nobody of several others is heard: it is the one that is cut off.
+func (l *liveness) decide(now time.Time, silent []int, others int) *silence {
+	p := &l.peers[silent[0]]
 	mute := now.Sub(p.heard).Round(100 * time.Millisecond)
 	absence := fmt.Sprintf("no sign of life for %v (heartbeat every %v)", mute, p.every)
-	v := &silence{silent, absence, first, absence}
-	if len(well) == 0 {
-		if len(silent) > 1 {
-			v.culprit, v.reason = l.rank, fmt.Sprintf("cut off: no word from any other rank for %v", mute)
-		}
-		return v
+	if others > 1 && len(silent) == others {
+		return &silence{silent, absence, l.rank, fmt.Sprintf("cut off: no word from any other rank for %v", mute)}
 	}
-	if first > l.rank {
-		return v
-	}
-	missedByAll := true
-	for _, r := range well {
-		switch q := &l.peers[r]; {
-		case misses(q.unheard, first):
-		case !q.beat.Before(p.heard.Add(l.bound(first))): // it has heard that rank when we should have
-			v.culprit, v.reason = l.rank, fmt.Sprintf("cut off from rank %d: no word for %v, though rank %d hears it", first, mute, r)
-			return v
-		default:
-			missedByAll = false
-		}
-	}
-	if !missedByAll && patience { // soon the others will have said whether they hear it
-		return nil
-	}
-	return v
-}
-
-// misses reports whether a rank is in a heartbeat's list. A full list says nothing of those beyond it.
-func misses(unheard []int, rank int) bool {
-	return slices.Contains(unheard, rank) || len(unheard) >= noticeMaxMissing
-}
-
-// unheard lists whom this rank has not heard for a while, for the next heartbeat.
-func (l *liveness) unheard(now time.Time) []int {
-	var ranks []int
-	for r := range l.peers {
-		p := &l.peers[r]
-		if r != l.rank && p.every > 0 && (p.over || now.Sub(p.heard) >= deadAfter*p.every/2) {
-			ranks = append(ranks, r)
-		}
-	}
-	return ranks
+	return &silence{silent, absence, silent[0], absence}
 }

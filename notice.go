@@ -26,8 +26,7 @@ const (
 	noticeMailboxFull                       // the sender's mailbox has no room for the receiver's next message
 	noticeMailboxOpen                       // it has room again
 	noticeChildFailed                       // the sender could not open sub-group value
-	noticeHeartbeat                         // the sender lives; value: its interval in ns; missing: whom it has not heard for a while
-	noticeAgreement                         // a message of Shrink's agreement, or a piece of one, in b
+	noticeHeartbeat                         // the sender lives; value: its interval in ns
 	noticeKinds
 )
 
@@ -44,7 +43,7 @@ func (k noticeKind) supersedes() bool {
 type causeKind uint8
 
 const (
-	causePeer     causeKind = 1 + iota // rank failed, left, cancelled or broke the protocol
+	causePeer     causeKind = 1 + iota // rank failed, left, cancelled or broke the protocol; value: who found out
 	causeMismatch                      // the sender wanted a, rank did b
 	causeStall                         // the deadline passed; missing had not arrived
 	causeAbort                         // rank called Abort

@@ -44,7 +44,7 @@ func (h *health) closedUnder(err error) { h.breakBy(err, notice{}) }
 func (h *health) blame(rank int, err error) {
 	addr := h.peers[rank].addr
 	h.breakBy(&PeerError{Rank: rank, Addr: addr, Op: opName(h.mine.call), Seq: h.mine.seq, Err: err},
-		notice{cause: causePeer, rank: rank, a: addr, b: err.Error()})
+		notice{cause: causePeer, rank: rank, value: uint64(h.rank), a: addr, b: err.Error()})
 }
 
 // watchOver lets time pass for the signs of life: it sends heartbeats that are due and returns who has been found silent, nil
@@ -56,7 +56,7 @@ func (h *health) watchOver(now time.Time) (found *silence, next time.Time) {
 	}
 	beat, found, next := h.life.tick(now)
 	if beat {
-		n := notice{kind: noticeHeartbeat, value: uint64(h.life.every), missing: h.life.unheard(now)}
+		n := notice{kind: noticeHeartbeat, value: uint64(h.life.every)}
 		for r := range h.peers {
 			if !h.peers[r].left {
 				h.send(r, n)
@@ -85,9 +85,20 @@ func (h *health) mismatch(rank int, want, got string) {
 	h.breakBy(&MismatchError{Rank: rank, Want: want, Got: got}, notice{cause: causeMismatch, rank: rank, a: want, b: got})
 }
 
-// stall declares the running call stalled. Missing is who has not arrived: who does not answer, or is idle before it. A rank
-// that is itself waiting in an earlier call is missing only if nobody else is.
+// stall declares the running call stalled.
 func (h *health) stall() {
+	missing := h.missing()
+	err := h.stallError(h.mine, missing, h.limit)
+	calls := make([]string, len(missing))
+	for i, r := range missing {
+		calls[i] = err.Calls[r]
+	}
+	h.breakBy(err, notice{cause: causeStall, rank: h.rank, missing: missing, a: strings.Join(calls, "\n"), b: h.limit.Error()})
+}
+
+// missing is who has not arrived in the running call by what the last probe has brought: who does not answer it, or is idle
+// before the call. A rank that is itself waiting in an earlier call is missing only if nobody else is.
+func (h *health) missing() []int {
 	var missing, behind []int
 	for r := range h.peers {
 		p := &h.peers[r]
@@ -101,14 +112,9 @@ func (h *health) stall() {
 		}
 	}
 	if missing == nil {
-		missing = behind
+		return behind
 	}
-	err := h.stallError(h.mine, missing, h.limit)
-	calls := make([]string, len(missing))
-	for i, r := range missing {
-		calls[i] = err.Calls[r]
-	}
-	h.breakBy(err, notice{cause: causeStall, rank: h.rank, missing: missing, a: strings.Join(calls, "\n"), b: h.limit.Error()})
+	return missing
 }
 
 func (h *health) stallError(call callReport, missing []int, limit error) *StallError {
@@ -148,12 +154,16 @@ func (h *health) remote(from int, n *notice) error {
 		}
 		return err
 	}
-	var err error = &remoteCause{text: n.b}
-	switch {
-	case n.cause == causeSilence && n.rank == h.rank:
+	var err error
+	switch me := n.rank == h.rank; {
+	case n.cause == causeSilence && me:
 		err = &silentError{fmt.Sprintf("declared dead by rank %d: %s", n.value, n.b)}
 	case n.cause == causeSilence:
 		err = &silentError{n.b}
+	case me:
+		err = &remoteCause{text: fmt.Sprintf("blamed by rank %d: %s", n.value, n.b)}
+	default:
+		err = &remoteCause{text: n.b}
 	}
 	return &PeerError{Rank: n.rank, Addr: n.a, Op: opName(n.report.call), Seq: n.report.seq, Err: err}
 }

@@ -73,9 +73,7 @@ func (w *watch) loop(g *ProcessGroup) {
 	defer timer.Stop()
 	for {
 		wait, done, found := w.look(g)
-		if found != nil {
-			g.silenced(found)
-		}
+		found.carryOut(g)
 		timer.Stop()
 		if wait > 0 {
 			timer.Reset(wait)
@@ -91,8 +89,8 @@ func (w *watch) loop(g *ProcessGroup) {
 }
 
 // look lets health know the time and whether the running call is past a limit. It returns how long to sleep, 0 until kicked,
-// the channel of the running call's context, and who has been found silent.
-func (w *watch) look(g *ProcessGroup) (wait time.Duration, done <-chan struct{}, found *silence) {
+// the channel of the running call's context, and what it has found.
+func (w *watch) look(g *ProcessGroup) (wait time.Duration, done <-chan struct{}, found findings) {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.settle()
@@ -123,7 +121,8 @@ func (w *watch) look(g *ProcessGroup) (wait time.Duration, done <-chan struct{},
 		next, done = time.Time{}, nil
 	}
 	w.next = next
-	found, beat := g.health.watchOver(now)
+	silent, beat := g.health.watchOver(now)
+	found = findings{silent, g.health.takeWarning()}
 	if !beat.IsZero() && (next.IsZero() || beat.Before(next)) {
 		next = beat
 	}
@@ -131,4 +130,19 @@ func (w *watch) look(g *ProcessGroup) (wait time.Duration, done <-chan struct{},
 		return 0, done, found
 	}
 	return max(next.Sub(now), time.Microsecond), done, found
+}
+
+// findings are what the watcher has to carry out without the group's lock; nil: nothing.
+type findings struct {
+	silence *silence
+	warning *stallWarning
+}
+
+func (f findings) carryOut(g *ProcessGroup) {
+	if f.warning != nil {
+		f.warning.log(g)
+	}
+	if f.silence != nil {
+		g.silenced(f.silence)
+	}
 }

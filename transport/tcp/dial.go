@@ -44,8 +44,7 @@ func lasting(err error) bool {
 	var v *versionError
 	var c *ConfigError
 	var t *tlsError
-	if errors.As(err, &t) || errors.As(err, &v) || errors.As(err, &c) || outOfDescriptors(err) ||
-		errors.Is(err, errStranger) || errors.Is(err, errNoZone) {
+	if errors.As(err, &t) || errors.As(err, &v) || errors.As(err, &c) || errors.Is(err, errStranger) || outOfDescriptors(err) {
 		return true
 	}
 	return slices.ContainsFunc([]error{syscall.EADDRINUSE, syscall.EACCES, syscall.EPERM, syscall.EAFNOSUPPORT},

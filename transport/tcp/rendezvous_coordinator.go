@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 )
@@ -23,8 +22,7 @@ const (
 type coordinator struct {
 	addr     string
 	runID    string
-	believes bool       // what a hello says although nothing proves it
-	zone     netip.Addr // of the address it listens on
+	believes bool // what a hello says although nothing proves it
 	roster   *roster
 	events   chan event
 	done     chan struct{}  // closed once the verdict is on its way
@@ -77,26 +75,9 @@ func (c *coordinator) over(h *hello) string {
 	case c.failure != nil:
 		return "the start of this run has failed: " + c.failure.text
 	case int64(h.from) < int64(c.roster.size):
-		return fmt.Sprintf("this run has begun already: rank %d is at %s", h.from, c.roster.members[h.from].addr) + c.hint()
+		return fmt.Sprintf("this run has begun already: rank %d is at %s", h.from, c.roster.members[h.from].addr)
 	}
-	return fmt.Sprintf("this run has begun already, with %d ranks", c.roster.size) + c.hint()
-}
-
-func (c *coordinator) hint() string {
-	if c.runID == "" {
-		return setRunID
-	}
-	return ""
-}
-
-// begun tells whether all ranks are connected. The roster does not change any more then.
-func (c *coordinator) begun() bool {
-	select {
-	case <-c.done:
-		return c.failure == nil
-	default:
-		return false
-	}
+	return fmt.Sprintf("this run has begun already, with %d ranks", c.roster.size)
 }
 
 // refused makes a start of this run fail at once when one of its ranks speaks another version. What a stranger could say as
@@ -123,44 +104,28 @@ func (c *coordinator) tell(e event) bool {
 	}
 }
 
-// take implements handler.
+// take reads a registered connection to its end.
 func (c *coordinator) take(conn net.Conn, h *hello, settled func()) error {
 	defer conn.Close()
-	reg, err := readRegistration(conn)
+	p, err := expect(conn, kindRegister)
+	if err != nil {
+		return err
+	}
+	reg, err := decodeRegistration(p)
 	if err != nil {
 		return err
 	}
 	settled()
-	if !c.enlist(conn, h, reg) {
-		sendOff(conn, kindVerdict, failed(nil, "%s", c.over(h)).payload())
-	}
-	return nil
-}
-
-func readRegistration(conn net.Conn) (*registration, error) {
-	p, err := expect(conn, kindRegister)
-	if err != nil {
-		return nil, err
-	}
-	return decodeRegistration(p)
-}
-
-// sendOff says a last word to a caller and waits, to a bound, until it has hung up.
-func sendOff(conn net.Conn, k kind, payload []byte) {
-	conn.SetDeadline(time.Now().Add(verdictPatience))
-	conn.Write(message(k, payload))
-	hangUp(conn, verdictPatience)
-}
-
-// enlist reads a registered connection to its end; false: it comes after the verdict.
-func (c *coordinator) enlist(conn net.Conn, h *hello, reg *registration) bool {
 	from := &caller{
 		conn:   conn,
 		member: &member{rank: int(h.from), size: int(h.size), addr: cmp.Or(reg.info.tcp, peerName(conn)), reg: *reg},
 		out:    make(chan []byte, 8),
 	}
 	if !c.tell(event{from: from, came: true}) {
-		return false
+		conn.SetDeadline(time.Now().Add(verdictPatience))
+		conn.Write(message(kindVerdict, failed(nil, "%s", c.over(h)).payload()))
+		hangUp(conn, verdictPatience)
+		return nil
 	}
 	for {
 		var o *outcome
@@ -174,7 +139,7 @@ func (c *coordinator) enlist(conn net.Conn, h *hello, reg *registration) bool {
 		c.tell(event{from: from, result: o})
 	}
 	c.tell(event{from: from})
-	return true
+	return nil
 }
 
 // run collects the ranks and their results and sends the verdict, which it returns.

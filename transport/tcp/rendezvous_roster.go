@@ -61,28 +61,24 @@ func differingOption(a, b *member) *outcome {
 	if a.rank > b.rank {
 		a, b = b, a
 	}
-	key, have, want, differ := compareOptions(a.reg.options, b.reg.options)
-	if !differ {
-		return nil
-	}
-	return failed([]int{a.rank, b.rank}, "option %q differs: rank %d (%s) has %s, rank %d (%s) has %s",
-		key, a.rank, a.addr, have, b.rank, b.addr, want)
-}
-
-// compareOptions finds the first option in which two lists differ, and how.
-func compareOptions(x, y []option) (key, inX, inY string, differ bool) {
+	x, y := a.reg.options, b.reg.options
 	for len(x) > 0 || len(y) > 0 {
 		switch {
 		case len(y) == 0 || len(x) > 0 && x[0].key < y[0].key:
-			return x[0].key, fmt.Sprintf("%q", x[0].value), "nothing", true
+			return optionsDiffer(a, b, x[0].key, fmt.Sprintf("%q", x[0].value), "nothing")
 		case len(x) == 0 || y[0].key < x[0].key:
-			return y[0].key, "nothing", fmt.Sprintf("%q", y[0].value), true
+			return optionsDiffer(a, b, y[0].key, "nothing", fmt.Sprintf("%q", y[0].value))
 		case x[0].value != y[0].value:
-			return x[0].key, fmt.Sprintf("%q", x[0].value), fmt.Sprintf("%q", y[0].value), true
+			return optionsDiffer(a, b, x[0].key, fmt.Sprintf("%q", x[0].value), fmt.Sprintf("%q", y[0].value))
 		}
 		x, y = x[1:], y[1:]
 	}
-	return "", "", "", false
+	return nil
+}
+
+func optionsDiffer(a, b *member, key, have, want string) *outcome {
+	return failed([]int{a.rank, b.rank}, "option %q differs: rank %d (%s) has %s, rank %d (%s) has %s",
+		key, a.rank, a.addr, have, b.rank, b.addr, want)
 }
 
 func (r *roster) full() bool { return r.came == r.size }
@@ -201,12 +197,10 @@ func rankList(ranks []int) string {
 }
 
 // after is a duration as people read it.
-func after(d time.Duration) string { return "after " + round(d).String() }
-
-func round(d time.Duration) time.Duration {
+func after(d time.Duration) string {
 	unit := time.Millisecond
 	if d > 10*time.Second {
 		unit = 100 * time.Millisecond
 	}
-	return d.Round(unit)
+	return "after " + d.Round(unit).String()
 }
