@@ -151,8 +151,10 @@ func (c *control) wait() {
 // transportClosed takes the end of this rank's own transport, closed by somebody else than Close.
 func (g *ProcessGroup) transportClosed(err error) {
 	g.mu.Lock()
+	g.torn = true
 	g.health.closedUnder(err)
 	g.settle()
+	g.wakeShrink()
 	g.control.tell(&g.watch)
 }
 
@@ -173,6 +175,11 @@ func (g *ProcessGroup) noticed(from int, n *notice) {
 		return
 	case noticeChildFailed:
 		g.childFailed(from, n)
+		return
+	case noticeAgreement:
+		if err := g.noticedAgreement(from, n); err != nil {
+			g.lost(from, fmt.Errorf("control: %w", err))
+		}
 		return
 	case noticeGoodbye:
 		g.p2p.left(from, n.value)

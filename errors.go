@@ -34,14 +34,18 @@ type MismatchError = ring.MismatchError
 type StallError struct {
 	Missing []int    // ranks that had not arrived in the call, ascending; empty when all had
 	Op      string   // the call
-	Seq     uint64   // its sequence number
+	Seq     uint64   // its sequence number; 0: it has none (shrink)
 	Calls   []string // by rank: the call it is in or has completed last; "" when it did not say
 	Err     error    // which limit passed: the cause of the context, or the group's Timeout
 }
 
 func (e *StallError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "goccl: %s #%d stalled", e.Op, e.Seq)
+	fmt.Fprintf(&b, "goccl: %s", e.Op)
+	if e.Seq > 0 {
+		fmt.Fprintf(&b, " #%d", e.Seq)
+	}
+	b.WriteString(" stalled")
 	if len(e.Missing) == 0 {
 		b.WriteString(", all ranks are in the call")
 	} else {

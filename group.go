@@ -28,9 +28,14 @@ type ProcessGroup struct {
 	rank   int
 	size   int
 	cfg    Config
-	id     uint64 // hash that names a sub-group; 0 for a group that was not split off
+	id     uint64 // hash that names a sub-group, or a next epoch over the same plain transport; else 0
 	parent *ProcessGroup
-	ranks  []int // of this group in its parent
+	ranks  []int  // of this group in its parent, or in the group that it follows
+	epoch  uint64 // see Epoch
+	tried  uint64 // highest number of a next epoch that has been tried; guarded by mu
+
+	base      *plainBase // nil: t can regroup, or belongs to this group alone
+	keepsBase bool       // it is one of those that keep base open
 
 	order order          // whose turn it is
 	exec  *ring.Executor // used by the call whose turn it is
@@ -46,7 +51,9 @@ type ProcessGroup struct {
 	recorder recorder // guarded by mu
 	closed   bool     // guarded by mu: Close has begun
 	told     bool     // guarded by mu: the caller has been told the first cause
+	torn     bool     // guarded by mu: the transport was closed by somebody else
 	partings partings
+	shrink   shrink
 
 	children children
 	control  control
@@ -73,7 +80,13 @@ func New(t transport.Transport, cfg Config) (*ProcessGroup, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	return newGroup(t, cfg), nil
+	g := newGroup(t, cfg)
+	if r, ok := t.(transport.Regrouper); ok {
+		g.epoch, g.tried = r.Epoch(), r.Epoch()
+	} else {
+		g.share(&plainBase{Transport: t})
+	}
+	return g, nil
 }
 
 // newGroup makes a group that sends heartbeats itself.
@@ -97,6 +110,7 @@ func startGroup(t transport.Transport, cfg Config, heartbeat time.Duration) *Pro
 	g.partings.init()
 	g.recorder.born = time.Now()
 	g.dumps.init()
+	g.shrink.news = make(chan struct{}, 1)
 	g.p2p = newP2P(g)
 	g.control.init(g.size)
 	g.watch.init()
@@ -119,7 +133,8 @@ func (g *ProcessGroup) IsLeader() bool { return g.rank == 0 }
 // Transport returns what New was given, or what Join made. It belongs to the group.
 func (g *ProcessGroup) Transport() transport.Transport { return g.t }
 
-// ParentRanks maps each rank of a group made by Split or Subgroup to its rank in the parent; nil for other groups.
+// ParentRanks maps each rank of a group made by Split or Subgroup to its rank in the parent, and each rank of one made by
+// Shrink or Admit to its rank in the group before, -1 for a newcomer; nil for other groups, also where a newcomer got it.
 func (g *ProcessGroup) ParentRanks() []int { return slices.Clone(g.ranks) }
 
 // Err returns the first cause that broke the group, nil while it works.
@@ -248,6 +263,7 @@ func (g *ProcessGroup) end(err error) error {
 func (g *ProcessGroup) settle() {
 	cause := g.health.cause
 	g.partings.follow(g.health.departures)
+	g.followShrink()
 	g.control.post(g, g.health.flush()) // under mu, so that notices leave in the order of their events
 	if cause != nil {
 		g.reportFailure()
@@ -311,7 +327,12 @@ func (g *ProcessGroup) close() error {
 	g.order.drain(g.life, flushBound)
 	g.mu.Lock()
 	g.closed = true
+	shrunk := g.shrink.done
 	g.mu.Unlock()
+	if shrunk != nil {
+		g.wakeShrink()
+		<-shrunk
+	}
 	childErr := closeAll(g.children.endAll(net.ErrClosed))
 	g.p2p.flush(flushBound)
 	g.sayGoodbye(goodbyeBound)
@@ -319,12 +340,23 @@ func (g *ProcessGroup) close() error {
 	g.mu.Lock()
 	var mismatch *MismatchError
 	unknown := !g.told && errors.As(g.health.cause, &mismatch)
+	g.mu.Unlock()
+	err := g.shut()
+	if unknown {
+		return errors.Join(mismatch, childErr)
+	}
+	return errors.Join(err, childErr)
+}
+
+// shut ends everything, with no regard to the others but that they get what they have been told.
+func (g *ProcessGroup) shut() error {
+	g.mu.Lock()
 	g.health.closing = true
 	g.settle()
 	g.control.handOver(flushBound)
 	g.breakLife(net.ErrClosed)
 	g.p2p.stop(net.ErrClosed)
-	err := g.t.Close()
+	err := g.closeTransport()
 	g.watch.stop()
 	g.control.wait()
 	g.p2p.wait()
@@ -334,10 +366,7 @@ func (g *ProcessGroup) close() error {
 	if g.parent != nil {
 		g.parent.children.end(g.id)
 	}
-	if unknown {
-		return errors.Join(mismatch, childErr)
-	}
-	return errors.Join(err, childErr)
+	return err
 }
 
 func closeAll(groups []*ProcessGroup) error {

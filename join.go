@@ -3,15 +3,24 @@ package goccl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"time"
 
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/mem"
 	"github.com/goccl/goccl/transport/tcp"
 )
 
+// defaultJoinTimeout is JoinConfig.Timeout's.
+const defaultJoinTimeout = 10 * time.Minute
+
 // Join meets the other ranks of a job and returns the group of them all; either every rank gets it or every rank gets an
 // error. The earliest of ctx and cfg.Timeout bounds it. A world of one rank opens no socket.
+//
+// Where a job with the same RunID, which is not empty, is running already, Join waits until its ranks admit this process, by
+// [ProcessGroup.Admit], at any of the coordinator's addresses where one of them listens. The group's rank and size are other
+// ones than cfg says then. A rank 0 with several addresses asks all of them before it begins a job at one.
 //
 // What cfg leaves open comes from the environment; the first complete line counts:
 //
@@ -32,12 +41,46 @@ func Join(ctx context.Context, cfg JoinConfig) (*ProcessGroup, error) {
 		}
 		return nil, err
 	}
+	ctx, cancel := cfg.bound(ctx)
+	defer cancel()
 	t, err := cfg.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	cfg.runID = cfg.RunID
-	return New(t, cfg.Config)
+	g, err := New(t, cfg.Config)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.arrive(ctx); err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// arrive makes sure, where this process was admitted to a job that runs, that every rank has got the group: the barrier is the
+// first call of all of them.
+func (g *ProcessGroup) arrive(ctx context.Context) error {
+	r, ok := g.Transport().(transport.Regrouper)
+	if !ok || r.Epoch() == 0 {
+		return nil
+	}
+	if err := g.Barrier(ctx); err != nil {
+		return fmt.Errorf("join: admitted as rank %d of %d, but not all came: %w", g.Rank(), g.Size(), err)
+	}
+	return nil
+}
+
+// bound is ctx with the time that joining may take.
+func (c *JoinConfig) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	switch {
+	case c.Timeout < 0:
+		return ctx, func() {}
+	case c.Timeout == 0:
+		return context.WithTimeout(ctx, defaultJoinTimeout)
+	}
+	return context.WithTimeout(ctx, c.Timeout)
 }
 
 func (c *JoinConfig) connect(ctx context.Context) (transport.Transport, error) {

@@ -27,6 +27,7 @@ const (
 	noticeMailboxOpen                       // it has room again
 	noticeChildFailed                       // the sender could not open sub-group value
 	noticeHeartbeat                         // the sender lives; value: its interval in ns
+	noticeAgreement                         // a message of Shrink's agreement, or a piece of one, in b
 	noticeKinds
 )
 

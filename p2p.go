@@ -234,15 +234,6 @@ func (p *p2p) blame(rank int, op string, err error) error {
 	return &PeerError{Rank: rank, Addr: p.g.health.peers[rank].addr, Op: op, Err: err}
 }
 
-// within returns ctx bounded by the group's Timeout.
-func (p *p2p) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	d := p.g.cfg.timeout()
-	if d == 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeoutCause(ctx, d, &timeoutError{d})
-}
-
 func (p *p2p) send(ctx context.Context, to int, tag uint32, b dtype.Buffer) error {
 	if err := p.check("to", to, tag, b); err != nil {
 		return err
@@ -250,7 +241,7 @@ func (p *p2p) send(ctx context.Context, to int, tag uint32, b dtype.Buffer) erro
 	if p.ctx.Err() != nil {
 		return context.Cause(p.ctx)
 	}
-	ctx, cancel := p.within(ctx)
+	ctx, cancel := p.g.within(ctx)
 	defer cancel()
 	defer p.warnLater("send to", to, tag)()
 	h := envelope{tag: tag, typ: b.Type(), nbytes: int64(b.Nbytes())}
@@ -322,7 +313,7 @@ func (p *p2p) receive(ctx context.Context, from int, r *receive) error {
 	if err := p.check("from", from, r.tag, dtype.Buffer{}); err != nil {
 		return err
 	}
-	ctx, cancel := p.within(ctx)
+	ctx, cancel := p.g.within(ctx)
 	defer cancel()
 	defer p.warnLater("recv from", from, r.tag)()
 	err := p.box.receive(ctx, from, r)

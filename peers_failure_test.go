@@ -10,9 +10,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/goccl/goccl/transport"
+	"github.com/goccl/goccl/transport/transporttest"
 )
 
 // Scenario 47: one rank dies in the middle of an all-reduce and the others hang or spin (mlx#3862, PR#4060). Here: all that is
@@ -230,4 +234,94 @@ func TestPeers57_TheEarliestLimitWins(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A hole is a network that can lose or hold what one rank sends and is sent. Ranks see no more of it than five methods.
+type hole struct {
+	victim int
+	lossy  atomic.Bool
+	held   atomic.Pointer[chan struct{}] // closed when what is held goes on; nil: nothing is held
+}
+
+type beyondHole struct {
+	transport.Transport
+	h *hole
+}
+
+func (b beyondHole) Send(ctx context.Context, to int, tag transport.Tag, p []byte) error {
+	if to == b.h.victim || b.Rank() == b.h.victim {
+		if b.h.lossy.Load() {
+			return nil
+		}
+		if wait := b.h.held.Load(); wait != nil {
+			select {
+			case <-*wait:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+	return b.Transport.Send(ctx, to, tag, p)
+}
+
+func (h *hole) world(_ *testing.T, n int) []transport.Transport {
+	ts := memWorld(nil, n)
+	for i := range ts {
+		ts[i] = beyondHole{transporttest.Plain(ts[i]), h}
+	}
+	return ts
+}
+
+// Scenario 49: a path is black-holed, and no reset ever comes (horovod#3611, nccl#706, #193). Without a deadline in sight the
+// heartbeats tell, within their bound, and the same on all ranks.
+func TestPeers49_BlackHole(t *testing.T) {
+	const beat = time.Second
+	synctest.Test(t, func(t *testing.T) {
+		h := hole{victim: 2}
+		gs := groups(t, h.world, 4, Config{Heartbeat: beat})
+		begin := time.Now()
+		time.AfterFunc(10*beat, func() { h.lossy.Store(true) })
+		for r, err := range each(gs, func(g *ProcessGroup) error {
+			for {
+				if err := AllReduce(t.Context(), g, make([]float32, 100), Sum); err != nil {
+					return err
+				}
+				<-time.After(beat / 4)
+			}
+		}) {
+			var e *PeerError
+			if !errors.As(err, &e) || e.Rank != h.victim {
+				t.Errorf("rank %d: %v, want rank %d", r, err, h.victim)
+			}
+		}
+		if d := time.Since(begin); d < 10*beat || d > 14*beat {
+			t.Errorf("lost after %v, known after %v", 10*beat, d)
+		}
+	})
+}
+
+// When the path comes back before the bound (three intervals from the last heartbeat on), work goes on, and nothing is lost.
+func TestPeers49_PauseBeforeTheBound(t *testing.T) {
+	const beat = time.Second
+	synctest.Test(t, func(t *testing.T) {
+		h := hole{victim: 2}
+		gs := groups(t, h.world, 4, Config{Heartbeat: beat})
+		paused := make(chan struct{})
+		time.AfterFunc(5*beat, func() { h.held.Store(&paused) })
+		time.AfterFunc(7*beat-beat/10, func() { h.held.Store(nil); close(paused) })
+		for r, err := range each(gs, func(g *ProcessGroup) error {
+			for range 40 {
+				x := []int32{int32(g.Rank())}
+				if err := expect("all-reduce", AllReduce(t.Context(), g, x, Sum), x, []int32{6}); err != nil {
+					return err
+				}
+				<-time.After(beat / 4)
+			}
+			return nil
+		}) {
+			if err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		}
+	})
 }

@@ -149,7 +149,10 @@ func (g *ProcessGroup) connectChild(ctx context.Context, id uint64, ranks []int)
 		t = newView(g.t, id, ranks)
 	}
 	child := startGroup(t, g.cfg, 0) // the root's heartbeats are enough
-	child.id, child.parent, child.ranks = id, g, ranks
+	child.id, child.parent, child.ranks, child.epoch, child.tried = id, g, ranks, g.epoch, g.epoch
+	if _, ok := t.(*view); ok {
+		child.base = g.base
+	}
 	return child, g.inOurRanks(child.Barrier(ctx), ranks)
 }
 

@@ -165,7 +165,7 @@ func (cfg *Config) meet(ctx context.Context) (stop func(), err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		serve(ctx, ln.(*net.TCPListener), tcp.RendezvousConfig{Size: cfg.Size, RunID: cfg.RunID, Secret: cfg.secret, Timeout: -1})
+		serve(ctx, ln.(*net.TCPListener), tcp.RendezvousConfig{Size: cfg.Size, RunID: cfg.RunID, Secret: cfg.secret, Timeout: -1, Stay: true})
 	}()
 	return func() { cancel(); ln.Close(); <-done }, nil
 }

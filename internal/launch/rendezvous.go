@@ -10,7 +10,8 @@ import (
 	"github.com/goccl/goccl/transport/tcp"
 )
 
-// serve answers the ranks on ln until ctx ends, as often as they meet: a program may leave its group and join again.
+// serve answers the ranks on ln until ctx ends, as often as they meet: a program may leave its group and join again. A rank that
+// comes back while the others run is sent to them.
 // What goes wrong the ranks are told, and say, themselves.
 func serve(ctx context.Context, ln *net.TCPListener, cfg tcp.RendezvousConfig) {
 	for ctx.Err() == nil {

@@ -44,7 +44,8 @@ func lasting(err error) bool {
 	var v *versionError
 	var c *ConfigError
 	var t *tlsError
-	if errors.As(err, &t) || errors.As(err, &v) || errors.As(err, &c) || errors.Is(err, errStranger) || outOfDescriptors(err) {
+	if errors.As(err, &t) || errors.As(err, &v) || errors.As(err, &c) || outOfDescriptors(err) ||
+		errors.Is(err, errStranger) || errors.Is(err, errNoZone) {
 		return true
 	}
 	return slices.ContainsFunc([]error{syscall.EADDRINUSE, syscall.EACCES, syscall.EPERM, syscall.EAFNOSUPPORT},

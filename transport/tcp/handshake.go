@@ -28,6 +28,7 @@ type purpose uint8
 const (
 	purposeRegister purpose = 1 + iota // a rank meets the coordinator
 	purposeLink                        // a rank opens a stream to another
+	purposeCallOff                     // a rank tells another that the next epoch comes to nothing
 )
 
 // at names the end that a dialler of this purpose has reached.
@@ -42,8 +43,9 @@ func (p purpose) at(addr string) string {
 type role uint8
 
 const (
-	roleRank  role = 1 + iota // a rank; rank 0 among them may be the coordinator as well
-	roleApart                 // a coordinator that is no rank
+	roleRank    role = 1 + iota // a rank; rank 0 among them may be the coordinator as well
+	roleApart                   // a coordinator that is no rank
+	roleRunning                 // either, of a run that has begun: who registers waits to be admitted, or is sent on
 )
 
 // nobody stands for hello.to when a rank registers: it does not know who coordinates.
@@ -124,6 +126,7 @@ const (
 	rejectFinal   rejectCode = 1 + iota // trying again will not help
 	rejectBusy                          // later, perhaps
 	rejectVersion                       // the versions differ
+	rejectLeft                          // the rank was in that world and is no more
 )
 
 func (r *rejection) Error() string { return "refused: " + r.text }

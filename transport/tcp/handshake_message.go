@@ -29,6 +29,9 @@ const (
 	kindTable
 	kindResult
 	kindVerdict
+	kindLobby
+	kindAdmit
+	kindRedirect
 )
 
 // maxPayload bounds what a peer may announce; readPayload grows only as bytes arrive, so that even these sizes are not
@@ -44,6 +47,9 @@ var maxPayload = [...]int{
 	kindTable:     1 << 20,
 	kindResult:    64 << 10,
 	kindVerdict:   64 << 10,
+	kindLobby:     64,
+	kindAdmit:     1 << 20,
+	kindRedirect:  512 << 10,
 }
 
 // MaxSize is the largest world: lists of its ranks, and the table of addresses, fit the messages of the start.

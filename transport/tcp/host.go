@@ -3,8 +3,8 @@ package tcp
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
-	"slices"
 	"sync"
 	"time"
 )
@@ -19,13 +19,22 @@ type host struct {
 	net      *network
 	dialling chan struct{} // limits how many connections are being opened
 	srv      *server
+	front    *reception
 	met      string // the host at which this process has dialled the coordinator; "": it has not
 
 	mu      sync.Mutex
-	worlds  map[[16]byte]*mesh // guarded by mu, like the rest
-	ended   [][16]byte         // worlds that have ended last: a connection for them comes too late
-	begun   bool               // there has been a world
-	changed chan struct{}      // closed, and replaced, when a world comes or goes
+	held    bool   // it stays although no world is left: guarded by mu, like the rest
+	lobby   *lobby // nil until the run has begun
+	worlds  map[[16]byte]*mesh
+	ended   []endedWorld  // the last ones: a connection for them comes too late
+	begun   bool          // there has been a world
+	changed chan struct{} // closed, and replaced, when a world comes or goes
+}
+
+// An endedWorld is one that this rank has left, or has heard that it comes to nothing.
+type endedWorld struct {
+	world [16]byte
+	why   *callOff // nil: this rank has left it
 }
 
 // endedWorlds is how many ended worlds are remembered.
@@ -37,25 +46,49 @@ func newHost(p *plan) *host {
 		dialling: make(chan struct{}, maxDialling),
 		worlds:   make(map[[16]byte]*mesh),
 		changed:  make(chan struct{}),
+		front:    &reception{runID: p.RunID},
+		held:     true,
 	}
-	h.srv = newServer(p.cred, roleRank, p.Logger, map[purpose]handler{purposeLink: h})
+	h.srv = newServer(p.cred, roleRank, p.Logger, map[purpose]handler{purposeLink: h, purposeRegister: h.front, purposeCallOff: callOffs{h}})
 	return h
 }
 
 // serve begins to accept on the coordinator's listener, if this rank has one. fail hears when accepting does not work.
 func (h *host) serve(c *coordinator, ln net.Listener, fail func(error)) {
-	h.srv.fault = fail
+	h.srv.hear(fail)
 	if c != nil {
-		h.srv.handlers[purposeRegister] = c
+		h.front.coordinate(c)
 		h.srv.serve(ln)
 	}
+}
+
+// begin is the end of a start that went well: processes that come now may wait to be admitted.
+func (h *host) begin(options []option, own peerInfo, log *slog.Logger) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lobby = &lobby{host: h, options: options, own: own, log: log}
+	h.front.open(h.lobby)
+	if h.runID != "" {
+		h.srv.become(roleRunning)
+	}
+}
+
+// hold keeps the host although it has no world, or lets it end with the last.
+func (h *host) hold(on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.held = on
 }
 
 // enter makes m one of the worlds; connections of other ranks for it are looked at from now on.
 func (h *host) enter(m *mesh) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.worlds[m.world] != nil || slices.Contains(h.ended, m.world) {
+	e := h.hasEnded(m.world)
+	switch {
+	case e != nil && e.why != nil:
+		return e.why.of(m)
+	case e != nil || h.worlds[m.world] != nil:
 		return fmt.Errorf("epoch %d with these ranks was tried before", m.epoch)
 	}
 	h.worlds[m.world], h.begun = m, true
@@ -68,15 +101,53 @@ func (h *host) leave(m *mesh) {
 	h.mu.Lock()
 	if h.worlds[m.world] == m {
 		delete(h.worlds, m.world)
-		h.ended = append(h.ended, m.world)
-		h.ended = h.ended[max(0, len(h.ended)-endedWorlds):]
-		h.change()
+		h.note(endedWorld{world: m.world})
 	}
-	last := len(h.worlds) == 0
+	last := len(h.worlds) == 0 && !h.held
 	h.mu.Unlock()
 	if last {
-		h.srv.close()
+		h.shut()
 	}
+}
+
+// note remembers the end of a world; h.mu is held.
+func (h *host) note(e endedWorld) {
+	h.ended = append(h.ended, e)
+	h.ended = h.ended[max(0, len(h.ended)-endedWorlds):]
+	h.change()
+}
+
+// hasEnded returns what is remembered of a world; h.mu is held.
+func (h *host) hasEnded(world [16]byte) *endedWorld {
+	for i := range h.ended {
+		if h.ended[i].world == world {
+			return &h.ended[i]
+		}
+	}
+	return nil
+}
+
+// shut ends the listeners and what waits there.
+func (h *host) shut() {
+	h.mu.Lock()
+	l := h.lobby
+	h.mu.Unlock()
+	if l != nil {
+		l.close()
+	}
+	h.srv.close()
+}
+
+// latest returns a world of the highest epoch; nil: there is none any more.
+func (h *host) latest() (last *mesh) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, m := range h.worlds {
+		if last == nil || m.epoch > last.epoch {
+			last = m
+		}
+	}
+	return last
 }
 
 // change wakes those who wait for a world; h.mu is held.
@@ -96,7 +167,7 @@ func (h *host) close() {
 	for _, m := range worlds {
 		m.close()
 	}
-	h.srv.close()
+	h.shut()
 }
 
 // check implements handler for connections of other ranks.
@@ -155,8 +226,8 @@ func (h *host) lookup(hi *hello) (*mesh, *rejection, <-chan struct{}) {
 	switch m := h.worlds[hi.world]; {
 	case m != nil:
 		return m, nil, nil
-	case slices.Contains(h.ended, hi.world):
-		return nil, refuse("this rank has left epoch %d", hi.epoch), nil
+	case h.hasEnded(hi.world) != nil:
+		return nil, &rejection{rejectLeft, fmt.Sprintf("this rank has left epoch %d", hi.epoch)}, nil
 	case h.begun && hi.epoch == 0:
 		return nil, refuse("you belong to another start of this run than this rank"), nil
 	}

@@ -32,17 +32,17 @@ type handler interface {
 // A server accepts connections, takes each through the handshake under a deadline and hands it to the handler of its purpose.
 // Nothing that a stranger does reaches a handler.
 type server struct {
-	role      role
 	cred      *credentials
 	handlers  map[purpose]handler
 	strangers *strangers
 	patience  time.Duration // with a connection that does not prove itself
-	fault     func(error)   // hears of a failing accept; may be nil
 	life      context.Context
 	end       context.CancelFunc
 	wg        sync.WaitGroup // one per listener and connection
 
 	mu        sync.Mutex
+	role      role
+	fault     func(error) // hears of a failing accept; may be nil
 	closed    bool
 	listeners []net.Listener
 	pending   list.List // of net.Conn, oldest first
@@ -52,6 +52,25 @@ func newServer(c *credentials, as role, log *slog.Logger, handlers map[purpose]h
 	s := &server{cred: c, role: as, handlers: handlers, strangers: &strangers{log: log}, patience: handshakeTimeout}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
+}
+
+// as is who this server is to those who call.
+func (s *server) as() role {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.role
+}
+
+func (s *server) become(r role) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.role = r
+}
+
+func (s *server) hear(fault func(error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = fault
 }
 
 // serve accepts on ln, which it owns, until close.
@@ -98,8 +117,11 @@ func (s *server) accept(ln net.Listener) {
 			return
 		}
 		// Out of descriptors, most likely: there is nothing to do but to try again later.
-		if s.fault != nil {
-			s.fault(fmt.Errorf("accept at %s: %w", ln.Addr(), explain(err)))
+		s.mu.Lock()
+		fault := s.fault
+		s.mu.Unlock()
+		if fault != nil {
+			fault(fmt.Errorf("accept at %s: %w", ln.Addr(), explain(err)))
 		}
 		s.strangers.report(ln.Addr().String(), err)
 		if wait.sleep(s.life) != nil {
@@ -158,7 +180,7 @@ func (s *server) handshake(conn net.Conn, e *list.Element) {
 
 // receive is the acceptor's side of the handshake, up to the sent ACCEPT.
 func (s *server) receive(conn net.Conn, from string) (*hello, handler, error) {
-	g, err := s.cred.answer(conn, s.role)
+	g, err := s.cred.answer(conn, s.as())
 	if err != nil {
 		return nil, nil, s.turnAway(conn, g.hello, err, from)
 	}

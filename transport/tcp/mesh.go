@@ -23,8 +23,10 @@ type mesh struct {
 	zone       netip.Addr     // gives link-local addresses of others their zone
 	life       context.Context
 	end        context.CancelCauseFunc
+	undo       func() // ends what was opened in a world that comes to nothing; nil: nothing was
 
 	mu     sync.Mutex
+	fail   func(error) // while the world is opened: ends that; guarded by mu, like the rest
 	closed bool
 	slots  map[streamKey]*slot
 	parked map[uint32]int // connections per peer that nobody has taken
@@ -201,6 +203,30 @@ func (m *mesh) close() {
 	m.mu.Unlock()
 	m.end(net.ErrClosed)
 	m.host.leave(m)
+}
+
+// failing sets who hears that a world which is being opened comes to nothing; nil: nobody, it is open.
+func (m *mesh) failing(f func(error)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fail = f
+}
+
+// tableFor is the table for a process that has no part in it yet and has reached this rank by conn: what is only known as the
+// place where the ranks met gets its address.
+func (m *mesh) tableFor(conn net.Conn) table {
+	t := table{world: m.world, peers: slices.Clone(m.peers)}
+	for rank := range t.peers {
+		p := &t.peers[rank]
+		if !p.shared {
+			continue
+		}
+		p.shared = false
+		if p.tcp = m.addr(rank); rank == m.rank {
+			p.tcp = conn.LocalAddr().String()
+		}
+	}
+	return t
 }
 
 func (m *mesh) peerError(peer int, err error) error {

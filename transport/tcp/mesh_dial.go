@@ -63,15 +63,18 @@ func (m *mesh) tryDial(ctx context.Context, peer int, class transport.Class, gro
 	if err != nil {
 		return nil, err
 	}
-	h := &hello{
-		purpose: purposeLink, class: class, group: group, world: m.world, epoch: m.epoch, runID: m.host.runID,
-		from: uint32(m.rank), to: uint32(peer), size: uint32(m.size),
-	}
-	if conn, err = m.host.cred.introduce(ctx, conn, m.name(peer), h, nil); err != nil {
+	if conn, err = m.introduceOn(ctx, conn, peer, &hello{purpose: purposeLink, class: class, group: group}); err != nil {
 		return nil, err
 	}
 	tune(conn, class, m.sameHost(peer))
 	return conn, nil
+}
+
+// introduceOn says what a dialled connection to peer is for: h is filled with what this world's ranks say to each other.
+func (m *mesh) introduceOn(ctx context.Context, conn net.Conn, peer int, h *hello) (net.Conn, error) {
+	h.world, h.epoch, h.runID = m.world, m.epoch, m.host.runID
+	h.from, h.to, h.size = uint32(m.rank), uint32(peer), uint32(m.size)
+	return m.host.cred.introduce(ctx, conn, m.name(peer), h, nil)
 }
 
 // way is how to reach peer for a class.
@@ -86,8 +89,16 @@ func (m *mesh) way(peer int, class transport.Class) (network, address string, er
 				Reason: fmt.Sprintf("rank %d (%s) and rank %d (%s) share no Unix-domain sockets", m.rank, m.addr(m.rank), peer, m.addr(peer))}
 		}
 	}
-	return "tcp", m.tcpAddress(peer), nil
+	address = m.tcpAddress(peer)
+	if at, err := netip.ParseAddrPort(address); err == nil && at.Addr().Is6() && at.Addr().IsLinkLocalUnicast() && at.Addr().Zone() == "" {
+		return "", "", fmt.Errorf("%w %s, and this rank, which met the coordinator from %v, cannot tell by which interface: set Listen, Advertise or Interface there",
+			errNoZone, address, m.zone)
+	}
+	return "tcp", address, nil
 }
+
+// errNoZone is the fault of an address that names an interface only together with a zone, for a rank that has none to give it.
+var errNoZone = errors.New("it advertises the link-local address")
 
 // lacking tells whether a Unix-domain socket cannot be reached from here although the host looks the same: a sandbox forbids
 // it, or the host is a clone of a running one.

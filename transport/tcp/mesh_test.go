@@ -43,8 +43,8 @@ func TestLinkRefusals(t *testing.T) {
 		"epoch 1 is not this one":                                           func(h *hello) { h.epoch = 1 },
 		"class 0 unknown":                                                   func(h *hello) { h.class = 0 },
 		"class 9 unknown":                                                   func(h *hello) { h.class = 9 },
-		"nobody serves purpose 3 here":                                      func(h *hello) { h.purpose = 3 },
-		"this run has begun already":                                        func(h *hello) { h.purpose = purposeRegister },
+		"nobody serves purpose 9 here":                                      func(h *hello) { h.purpose = 9 },
+		`you belong to "run 8"`:                                             func(h *hello) { h.purpose, h.runID = purposeRegister, "run 8" },
 		"rank 0 has a control connection for group 0x0 with rank 1 already": func(h *hello) { h.group = 0 },
 	} {
 		_, err := sayHello(t, meshes[1], edit)

@@ -49,8 +49,7 @@ func open(ctx context.Context, o *opening) (*Transport, error) {
 			c[transport.Collective].Close()
 		}
 	}
-	t.end(net.ErrClosed)
-	t.table.Close()
+	t.abandon()
 	return nil, err
 }
 
@@ -148,6 +147,9 @@ func (o *opening) connect(ctx context.Context, peer int, class transport.Class) 
 		with = o.mesh.dial
 	}
 	conn, err := with(ctx, rank, class, o.id)
+	if r := (*rejection)(nil); o.next && errors.As(err, &r) && r.code == rejectLeft {
+		sleepUntil(ctx, time.Now().Add(hearsayGrace)) // it says why, if it was not its own fault
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, o.blame(peer, class, context.Cause(ctx))

@@ -1,10 +1,10 @@
 package tcp
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -16,8 +16,13 @@ import (
 // Epoch implements [transport.Regrouper]. A sub-group is of its world's epoch.
 func (t *Transport) Epoch() uint64 { return t.mesh.epoch }
 
-// Waiting implements [transport.Regrouper].
-func (t *Transport) Waiting() [][]byte { return nil }
+// Waiting implements [transport.Regrouper]: the processes that came to one of this process's listeners after the start.
+func (t *Transport) Waiting() [][]byte {
+	if l := t.mesh.host.lobby; l != nil {
+		return l.waiting()
+	}
+	return nil
+}
 
 // Regroup implements [transport.Regrouper]: it opens connections of the next epoch's own through the same listeners. The
 // listeners are closed with the last transport that came from one Connect.
@@ -25,32 +30,53 @@ func (t *Transport) Regroup(ctx context.Context, next transport.Epoch) (transpor
 	if err := link.CheckEpoch(t.Rank(), t.Size(), t.Epoch(), next); err != nil {
 		return nil, fmt.Errorf("tcp: %w", err)
 	}
-	if len(next.Newcomers) > 0 {
-		return nil, fmt.Errorf("tcp: regroup with newcomers: %w", errors.ErrUnsupported)
+	list, err := t.nextTable(&next)
+	if err != nil {
+		return nil, fmt.Errorf("tcp: regroup: %w", err)
 	}
 	if !t.beginRegroup() {
 		return nil, net.ErrClosed
 	}
 	defer t.regroups.Done()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(t.life, func() { cancel(net.ErrClosed) })()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	m := t.nextWorld(&next)
+	m := newMesh(t.mesh.host, slices.Index(next.Ranks, t.Rank()), next.Number, list, t.mesh.nearby, t.mesh.zone)
 	if err := m.host.enter(m); err != nil {
 		return nil, fmt.Errorf("tcp: regroup: %w", err)
 	}
-	child, err := open(ctx, &opening{Transport: worldOf(m, t.checksum), parent: t, former: next.Ranks, next: true})
+	child, err := t.openNext(ctx, m, &next)
 	if err != nil {
 		m.close()
-		if errors.Is(err, net.ErrClosed) {
+		if t.life.Err() != nil {
 			return nil, net.ErrClosed
+		}
+		if c := m.verdict(ctx, err, func(r int) bool { return r < len(next.Ranks) && t.hasLeft(next.Ranks[r]) }); c != nil {
+			m.callOff(c)
 		}
 		return nil, fmt.Errorf("tcp: epoch %d: %w", next.Number, err)
 	}
 	return child, nil
+}
+
+// openNext brings in the newcomers that wait at this rank and opens the connections.
+func (t *Transport) openNext(ctx context.Context, m *mesh, next *transport.Epoch) (*Transport, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(t.life, func() { cancel(net.ErrClosed) })()
+	m.failing(cancel)
+	defer m.failing(nil)
+	former := slices.Clone(next.Ranks)
+	for range next.Newcomers {
+		former = append(former, -1)
+	}
+	var guests party
+	if l := m.host.lobby; l != nil {
+		guests = l.invite(m, next.Newcomers, func(rank int, err error) { cancel(m.peerError(rank, err)) })
+	}
+	child, err := open(ctx, &opening{Transport: worldOf(m, t.checksum), parent: t, former: former, next: true})
+	guests.conclude(err == nil)
+	return child, err
 }
 
 // beginRegroup makes Close wait for a Regroup; false: it is too late for one.
@@ -64,17 +90,29 @@ func (t *Transport) beginRegroup() bool {
 	return true
 }
 
-// nextWorld is the world that next describes, in which this rank's place is that in next.Ranks.
-func (t *Transport) nextWorld(next *transport.Epoch) *mesh {
-	old := t.mesh
+// nextTable lists the world that next describes.
+func (t *Transport) nextTable(next *transport.Epoch) (*table, error) {
 	ranks := make([]int, len(next.Ranks)) // of the old world
-	list := &table{peers: make([]peerInfo, len(next.Ranks))}
+	list := &table{}
 	for i, r := range next.Ranks {
 		ranks[i] = t.ranks[r]
-		list.peers[i] = old.peers[ranks[i]]
+		list.peers = append(list.peers, t.mesh.peers[ranks[i]])
 	}
-	list.world = worldName(old.world, t.id, next, ranks)
-	return newMesh(old.host, slices.Index(next.Ranks, t.Rank()), next.Number, list, old.nearby, old.zone)
+	for i, n := range next.Newcomers {
+		_, info, err := readTicket(n)
+		if err != nil {
+			return nil, fmt.Errorf("newcomer %d: %w", i, err)
+		}
+		if slices.ContainsFunc(next.Newcomers[:i], func(other []byte) bool { return bytes.Equal(n, other) }) {
+			return nil, fmt.Errorf("newcomer %d (%s) is twice in the list", i, info.tcp)
+		}
+		list.peers = append(list.peers, info)
+	}
+	if len(list.peers) > MaxSize {
+		return nil, fmt.Errorf("%d ranks, at most %d allowed", len(list.peers), MaxSize)
+	}
+	list.world = worldName(t.mesh.world, t.id, next, ranks)
+	return list, nil
 }
 
 // worldName is what the members of the next epoch call it: the same on all, without a word between them, and different

@@ -16,30 +16,30 @@ type RendezvousConfig struct {
 	Secret   []byte        // as Config.Secret
 	TLS      *tls.Config   // as Config.TLS
 	Insecure bool          // as Config.Insecure
-	Timeout  time.Duration // as Config.Timeout
-	Logger   *slog.Logger  // nil: nothing is logged
+	Timeout  time.Duration // as Config.Timeout, of each start
+
+	// Stay makes the coordinator go on after a start that went well: it sends processes that come later, and have a run id, to the
+	// ranks that run, where they wait to be admitted. When one of them reports that none of those is there any more, it
+	// coordinates another start.
+	Stay bool
+
+	Logger *slog.Logger // nil: nothing is logged
 }
 
 // Rendezvous coordinates one start on ln, apart from the ranks, and returns when all of them have their verdict: nil when
-// every rank is connected to every other, else a *JoinError. It closes ln.
+// every rank is connected to every other, else a *JoinError. With Stay it returns nil only when ctx ends. It closes ln.
 func Rendezvous(ctx context.Context, ln net.Listener, cfg RendezvousConfig) error {
 	cred, err := cfg.check(ln)
 	if err != nil {
 		ln.Close()
 		return err
 	}
-	ctx, cancel := withTimeout(ctx, cfg.Timeout)
-	defer cancel()
-	c := newCoordinator(cfg.Size, cfg.RunID, ln.Addr().String(), "the coordinator")
-	c.believes = cred.believes()
-	srv := newServer(cred, roleApart, orDiscard(cfg.Logger), map[purpose]handler{purposeRegister: c})
-	srv.serve(ln)
-	o := c.run(ctx)
-	srv.close()
-	if o.code != outcomeFine {
-		return joinError(c.addr, o, context.Cause(ctx))
-	}
-	return nil
+	p := &meetingPoint{cfg: cfg, believes: cred.believes(), addr: ln.Addr().String(), again: make(chan struct{}, 1)}
+	p.restart()
+	p.srv = newServer(cred, roleApart, orDiscard(cfg.Logger), map[purpose]handler{purposeRegister: p})
+	p.srv.serve(ln)
+	defer p.srv.close()
+	return p.run(ctx)
 }
 
 func (cfg *RendezvousConfig) check(ln net.Listener) (*credentials, error) {

@@ -14,6 +14,9 @@ import (
 // apartPatience is how long rank 0, which cannot listen at the coordinator's address, waits for a coordinator to answer there.
 const apartPatience = 2 * time.Second
 
+// listPatience is how long each address of a list gets, in which the next may do.
+const listPatience = 5 * time.Second
+
 // errTaken is rank 0's finding that another rank 0 coordinates at its address.
 var errTaken = errors.New("rank 0 of a run is there already")
 
@@ -25,7 +28,6 @@ func (s *start) meet(ctx context.Context) (net.Listener, net.Conn, error) {
 	}
 	began := time.Now()
 	var last error
-	var wait backoff
 	for tries := 1; ; tries++ {
 		ln, conn, final, err := s.attempt(ctx)
 		if err == nil {
@@ -37,7 +39,9 @@ func (s *start) meet(ctx context.Context) (net.Listener, net.Conn, error) {
 		if last == nil || ctx.Err() == nil { // an attempt that the deadline cut short knows less than the one before
 			last = err
 		}
-		if ended := wait.sleep(ctx); ended != nil {
+		if ended := s.pause.sleep(ctx); ended != nil && s.role == roleRunning {
+			return nil, nil, s.notAdmitted(ended, last)
+		} else if ended != nil {
 			return nil, nil, s.unmet(fmt.Sprintf("no coordinator answered %s, %d tries (missing: rank 0, or goccl rendezvous): %v",
 				after(time.Since(began)), tries, last), ended)
 		}
@@ -53,6 +57,9 @@ func (s *start) unmet(reason string, err error) error {
 
 // attempt tries the coordinator's addresses in turn; final tells that none of them will do better next time.
 func (s *start) attempt(ctx context.Context) (ln net.Listener, conn net.Conn, final bool, err error) {
+	if conn, err := s.lookForRun(ctx); conn != nil || err != nil {
+		return nil, conn, false, err
+	}
 	final = true
 	var errs []error
 	for _, e := range s.coordinators {
@@ -132,9 +139,24 @@ func (s *start) claim(ctx context.Context, e endpoint, addrs []netip.Addr) (net.
 
 // call dials the coordinator and takes the connection through the handshake.
 func (s *start) call(ctx context.Context, e endpoint, addrs []netip.Addr) (net.Conn, error) {
+	if len(s.coordinators) > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, listPatience)
+		defer cancel()
+	}
+	return s.callAny(ctx, e, addrs, func(r role) error {
+		if s.Rank == 0 && r == roleRank {
+			return errTaken
+		}
+		return nil
+	})
+}
+
+// callAny is call at one of several addresses. meet looks at who answers.
+func (s *start) callAny(ctx context.Context, e endpoint, addrs []netip.Addr, meet func(role) error) (net.Conn, error) {
 	var errs []error
 	for _, a := range addrs {
-		conn, err := s.register(ctx, e.host, netip.AddrPortFrom(a, e.port))
+		conn, err := s.reach(ctx, e.host, netip.AddrPortFrom(a, e.port), meet)
 		if err == nil {
 			return conn, nil
 		}
@@ -146,18 +168,16 @@ func (s *start) call(ctx context.Context, e endpoint, addrs []netip.Addr) (net.C
 	return nil, oneError(errs)
 }
 
-func (s *start) register(ctx context.Context, host string, at netip.AddrPort) (net.Conn, error) {
+func (s *start) reach(ctx context.Context, host string, at netip.AddrPort, meet func(role) error) (net.Conn, error) {
 	conn, err := s.net.dial(ctx, "tcp", at.String())
 	if err != nil {
 		return nil, err
 	}
 	h := &hello{purpose: purposeRegister, from: uint32(s.Rank), to: nobody, size: uint32(s.Size), runID: s.RunID}
+	var is role
 	conn, err = s.cred.introduce(ctx, conn, host, h, func(r role) error {
-		s.apart = r == roleApart
-		if s.Rank == 0 && r != roleApart {
-			return errTaken
-		}
-		return nil
+		is = r
+		return meet(r)
 	})
 	if err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -166,6 +186,7 @@ func (s *start) register(ctx context.Context, host string, at netip.AddrPort) (n
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
 	s.host.met = host
+	s.role = is
 	tune(conn, 0, addrPort(conn.RemoteAddr()).Addr().IsLoopback())
 	return conn, nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -22,7 +23,8 @@ const (
 type coordinator struct {
 	addr     string
 	runID    string
-	believes bool // what a hello says although nothing proves it
+	believes bool       // what a hello says although nothing proves it
+	zone     netip.Addr // of the address it listens on
 	roster   *roster
 	events   chan event
 	done     chan struct{}  // closed once the verdict is on its way
@@ -75,9 +77,26 @@ func (c *coordinator) over(h *hello) string {
 	case c.failure != nil:
 		return "the start of this run has failed: " + c.failure.text
 	case int64(h.from) < int64(c.roster.size):
-		return fmt.Sprintf("this run has begun already: rank %d is at %s", h.from, c.roster.members[h.from].addr)
+		return fmt.Sprintf("this run has begun already: rank %d is at %s", h.from, c.roster.members[h.from].addr) + c.hint()
 	}
-	return fmt.Sprintf("this run has begun already, with %d ranks", c.roster.size)
+	return fmt.Sprintf("this run has begun already, with %d ranks", c.roster.size) + c.hint()
+}
+
+func (c *coordinator) hint() string {
+	if c.runID == "" {
+		return setRunID
+	}
+	return ""
+}
+
+// begun tells whether all ranks are connected. The roster does not change any more then.
+func (c *coordinator) begun() bool {
+	select {
+	case <-c.done:
+		return c.failure == nil
+	default:
+		return false
+	}
 }
 
 // refused makes a start of this run fail at once when one of its ranks speaks another version. What a stranger could say as
@@ -104,28 +123,44 @@ func (c *coordinator) tell(e event) bool {
 	}
 }
 
-// take reads a registered connection to its end.
+// take implements handler.
 func (c *coordinator) take(conn net.Conn, h *hello, settled func()) error {
 	defer conn.Close()
-	p, err := expect(conn, kindRegister)
-	if err != nil {
-		return err
-	}
-	reg, err := decodeRegistration(p)
+	reg, err := readRegistration(conn)
 	if err != nil {
 		return err
 	}
 	settled()
+	if !c.enlist(conn, h, reg) {
+		sendOff(conn, kindVerdict, failed(nil, "%s", c.over(h)).payload())
+	}
+	return nil
+}
+
+func readRegistration(conn net.Conn) (*registration, error) {
+	p, err := expect(conn, kindRegister)
+	if err != nil {
+		return nil, err
+	}
+	return decodeRegistration(p)
+}
+
+// sendOff says a last word to a caller and waits, to a bound, until it has hung up.
+func sendOff(conn net.Conn, k kind, payload []byte) {
+	conn.SetDeadline(time.Now().Add(verdictPatience))
+	conn.Write(message(k, payload))
+	hangUp(conn, verdictPatience)
+}
+
+// enlist reads a registered connection to its end; false: it comes after the verdict.
+func (c *coordinator) enlist(conn net.Conn, h *hello, reg *registration) bool {
 	from := &caller{
 		conn:   conn,
 		member: &member{rank: int(h.from), size: int(h.size), addr: cmp.Or(reg.info.tcp, peerName(conn)), reg: *reg},
 		out:    make(chan []byte, 8),
 	}
 	if !c.tell(event{from: from, came: true}) {
-		conn.SetDeadline(time.Now().Add(verdictPatience))
-		conn.Write(message(kindVerdict, failed(nil, "%s", c.over(h)).payload()))
-		hangUp(conn, verdictPatience)
-		return nil
+		return false
 	}
 	for {
 		var o *outcome
@@ -139,7 +174,7 @@ func (c *coordinator) take(conn net.Conn, h *hello, settled func()) error {
 		c.tell(event{from: from, result: o})
 	}
 	c.tell(event{from: from})
-	return nil
+	return true
 }
 
 // run collects the ranks and their results and sends the verdict, which it returns.

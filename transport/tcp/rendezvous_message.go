@@ -49,6 +49,7 @@ type registration struct {
 	info    peerInfo
 	problem string   // why this rank cannot take part; it comes so that the others need not wait for it
 	options []option // sorted by key
+	alone   bool     // nobody is there any more where this rank was sent by an earlier REDIRECT
 }
 
 type option struct{ key, value string }
@@ -67,7 +68,10 @@ func (r *registration) payload() []byte {
 	for _, o := range r.options {
 		b = appendRaw(appendRaw(b, o.key), o.value)
 	}
-	return b
+	if r.alone {
+		return append(b, 1)
+	}
+	return append(b, 0)
 }
 
 func decodeRegistration(p []byte) (*registration, error) {
@@ -87,6 +91,11 @@ func decodeRegistration(p []byte) (*registration, error) {
 		}
 		r.options = append(r.options, o)
 	}
+	alone := d.u8()
+	if alone > 1 {
+		d.bad = true
+	}
+	r.alone = alone == 1
 	return r, d.end("register")
 }
 
@@ -116,16 +125,29 @@ func (t *table) payload() []byte {
 
 func decodeTable(p []byte, size int) (*table, error) {
 	d := &decoder{p: p}
-	t := &table{}
+	t := d.table()
+	if err := d.end("table"); err != nil {
+		return nil, err
+	}
+	if len(t.peers) != size {
+		return nil, fmt.Errorf("the table has %d ranks, not %d", len(t.peers), size)
+	}
+	return &t, nil
+}
+
+func (d *decoder) table() (t table) {
 	copy(t.world[:], d.bytes(len(t.world)))
-	if n := d.u32(); d.bad || int64(n) != int64(size) {
-		return nil, fmt.Errorf("table message malformed")
+	n := d.u32()
+	if n > MaxSize {
+		d.bad = true
 	}
-	t.peers = make([]peerInfo, size)
-	for i := range t.peers {
-		t.peers[i] = d.peerInfo()
+	for range n {
+		if d.bad {
+			break
+		}
+		t.peers = append(t.peers, d.peerInfo())
 	}
-	return t, d.end("table")
+	return t
 }
 
 // An outcome is how a start went: for one rank in a result, for all in a verdict.

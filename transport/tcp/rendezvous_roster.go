@@ -61,24 +61,28 @@ func differingOption(a, b *member) *outcome {
 	if a.rank > b.rank {
 		a, b = b, a
 	}
-	x, y := a.reg.options, b.reg.options
+	key, have, want, differ := compareOptions(a.reg.options, b.reg.options)
+	if !differ {
+		return nil
+	}
+	return failed([]int{a.rank, b.rank}, "option %q differs: rank %d (%s) has %s, rank %d (%s) has %s",
+		key, a.rank, a.addr, have, b.rank, b.addr, want)
+}
+
+// compareOptions finds the first option in which two lists differ, and how.
+func compareOptions(x, y []option) (key, inX, inY string, differ bool) {
 	for len(x) > 0 || len(y) > 0 {
 		switch {
 		case len(y) == 0 || len(x) > 0 && x[0].key < y[0].key:
-			return optionsDiffer(a, b, x[0].key, fmt.Sprintf("%q", x[0].value), "nothing")
+			return x[0].key, fmt.Sprintf("%q", x[0].value), "nothing", true
 		case len(x) == 0 || y[0].key < x[0].key:
-			return optionsDiffer(a, b, y[0].key, "nothing", fmt.Sprintf("%q", y[0].value))
+			return y[0].key, "nothing", fmt.Sprintf("%q", y[0].value), true
 		case x[0].value != y[0].value:
-			return optionsDiffer(a, b, x[0].key, fmt.Sprintf("%q", x[0].value), fmt.Sprintf("%q", y[0].value))
+			return x[0].key, fmt.Sprintf("%q", x[0].value), fmt.Sprintf("%q", y[0].value), true
 		}
 		x, y = x[1:], y[1:]
 	}
-	return nil
-}
-
-func optionsDiffer(a, b *member, key, have, want string) *outcome {
-	return failed([]int{a.rank, b.rank}, "option %q differs: rank %d (%s) has %s, rank %d (%s) has %s",
-		key, a.rank, a.addr, have, b.rank, b.addr, want)
+	return "", "", "", false
 }
 
 func (r *roster) full() bool { return r.came == r.size }
@@ -197,10 +201,12 @@ func rankList(ranks []int) string {
 }
 
 // after is a duration as people read it.
-func after(d time.Duration) string {
+func after(d time.Duration) string { return "after " + round(d).String() }
+
+func round(d time.Duration) time.Duration {
 	unit := time.Millisecond
 	if d > 10*time.Second {
 		unit = 100 * time.Millisecond
 	}
-	return "after " + d.Round(unit).String()
+	return d.Round(unit)
 }

@@ -21,23 +21,36 @@ type start struct {
 	mesh        *mesh         // once the table is there
 	coordinator *coordinator  // on rank 0, unless a coordinator is apart
 	verdict     chan struct{} // closed when our own coordinator has handed out its verdict; nil without one
-	conn        net.Conn      // to the coordinator
-	apart       bool          // the coordinator is not rank 0
+	reg         registration
+	conn        net.Conn // to the coordinator, or to a rank of a run that has begun
+	role        role     // of who is at the other end
 	inbox       chan letter
 	missing     []int // as last heard
 	began       time.Time
+
+	// Of a run that has begun, see admission.go.
+	note       *lobbyNote // as last heard; nil: never
+	at         string     // where it was heard
+	redirected []string   // where to look for a rank to wait at
+	pause      backoff    // between attempts to find one
 }
 
-// A letter is a message from the coordinator.
+// A letter is a message from the other end; one without any of these is a sign of life.
 type letter struct {
-	missing []int
-	table   *table
-	verdict *outcome
-	err     error // the connection ended
+	missing  []int
+	table    *table
+	verdict  *outcome
+	note     *lobbyNote
+	admit    *admission
+	redirect []string
+	err      error // the connection ended
 }
 
 // join meets the other ranks, calls open once the table of addresses is known, then tells the coordinator how that went and
 // returns when every rank's verdict is in: nil on all ranks, or an error on all ranks.
+//
+// When the run has begun already it waits until a Regroup admits this process; open may be called several times then, and
+// leaves the mesh's undo behind each time.
 func join(ctx context.Context, cfg Config, open func(ctx context.Context, m *mesh) error) (*mesh, error) {
 	p, err := cfg.check()
 	if err != nil {
@@ -50,11 +63,12 @@ func join(ctx context.Context, cfg Config, open func(ctx context.Context, m *mes
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	s := &start{plan: p, host: newHost(p), inbox: make(chan letter, 1), began: time.Now()}
+	s := &start{plan: p, host: newHost(p), began: time.Now()}
 	if err := s.run(ctx, fail, open); err != nil {
 		s.host.close()
 		return nil, err
 	}
+	s.host.hold(false)
 	return s.mesh, nil
 }
 
@@ -63,48 +77,104 @@ func (s *start) run(ctx context.Context, fail func(error), open func(ctx context
 		if s.Listener != nil {
 			s.Listener.Close()
 		}
-		if err := s.begin(&table{peers: make([]peerInfo, 1)}, netip.AddrPort{}, netip.Addr{}); err != nil {
+		if err := s.begin(&table{peers: make([]peerInfo, 1)}, 0, 0); err != nil {
 			return err
 		}
 		return open(ctx, s.mesh)
 	}
-	ln, conn, err := s.meet(ctx)
+	defer s.leave()
+	ln, err := s.attach(ctx, fail)
 	if err != nil {
 		return err
 	}
-	s.conn = conn
+	info, listenErr := s.listenForLinks(ctx, ln)
+	s.reg = registration{info: info, options: sortedOptions(s.Options)}
+	if listenErr != nil {
+		s.reg.problem = listenErr.Error()
+	}
+	for {
+		if err := s.enroll(); err != nil {
+			return err
+		}
+		if listenErr != nil {
+			return s.resign(listenErr)
+		}
+		done, err := s.proceed(ctx, open)
+		if done || err != nil {
+			return err
+		}
+		s.leave()
+		if s.redirected == nil {
+			s.pause.sleep(ctx) // if it ends, so does the next attempt
+		}
+		if _, err = s.attach(ctx, fail); err != nil {
+			return err
+		}
+	}
+}
+
+// attach gives this rank its connection to whoever starts or runs the run: ln is the listener when that is this rank itself.
+func (s *start) attach(ctx context.Context, fail func(error)) (ln net.Listener, err error) {
+	ln, s.conn, err = s.meet(ctx)
+	if err != nil {
+		return nil, err
+	}
 	s.coordinate(ctx, ln)
 	s.host.serve(s.coordinator, ln, fail)
-	go s.read()
-	defer s.leave()
-	info, listenErr := s.listenForLinks(ctx, ln)
-	reg := registration{info: info, options: sortedOptions(s.Options)}
-	if listenErr != nil {
-		reg.problem = listenErr.Error()
-	}
-	if _, err := s.conn.Write(message(kindRegister, reg.payload())); err != nil {
+	s.inbox = make(chan letter, 1)
+	go s.read(s.conn, s.inbox, s.role == roleRunning)
+	return ln, nil
+}
+
+// enroll tells the other end who this rank is.
+func (s *start) enroll() error {
+	_, err := s.conn.Write(message(kindRegister, s.reg.payload()))
+	if err != nil && s.role != roleRunning { // where the run has begun, reading meets the end too and knows what to do
 		return s.gone(err)
 	}
-	if listenErr != nil {
-		return s.resign(listenErr)
+	return nil
+}
+
+// proceed waits for what the other end has to say, up to the end of the start. Not done: this rank has to meet the others anew.
+func (s *start) proceed(ctx context.Context, open func(ctx context.Context, m *mesh) error) (done bool, err error) {
+	for {
+		l, err := s.await(ctx)
+		switch {
+		case err != nil:
+			return false, err
+		case l.table != nil:
+			if err := s.begin(l.table, s.Rank, 0); err != nil {
+				return false, s.resign(err)
+			}
+			if err := s.connect(ctx, open); err != nil {
+				return false, err
+			}
+			s.host.begin(s.reg.options, s.reg.info, s.Logger)
+			return true, nil
+		case l.admit == nil:
+			return false, nil
+		}
+		fate, err := s.enter(ctx, l.admit, open)
+		switch {
+		case err != nil || fate == admitted:
+			return err == nil, err
+		case fate == astray:
+			return false, nil
+		}
 	}
-	t, err := s.await(ctx)
-	if err != nil {
-		return err
-	}
-	zone := s.conn.LocalAddr()
-	if ln != nil {
-		zone = ln.Addr()
-	}
-	if err := s.begin(t, addrPort(s.conn.RemoteAddr()), addrPort(zone).Addr()); err != nil {
-		return s.resign(err)
-	}
-	return s.connect(ctx, open)
 }
 
 // begin enters the world of the table.
-func (s *start) begin(t *table, nearby netip.AddrPort, zone netip.Addr) error {
-	s.mesh = newMesh(s.host, s.Rank, 0, t, nearby, zone)
+func (s *start) begin(t *table, rank int, epoch uint64) error {
+	var nearby netip.AddrPort
+	var zone netip.Addr
+	if s.conn != nil {
+		nearby, zone = addrPort(s.conn.RemoteAddr()), addrPort(s.conn.LocalAddr()).Addr()
+	}
+	if s.coordinator != nil {
+		zone = s.coordinator.zone
+	}
+	s.mesh = newMesh(s.host, rank, epoch, t, nearby, zone)
 	return s.host.enter(s.mesh)
 }
 
@@ -114,9 +184,10 @@ func (s *start) coordinate(ctx context.Context, ln net.Listener) {
 	if ln == nil {
 		return
 	}
-	s.Coordinator = ln.Addr().String()
+	s.Coordinator, s.role = ln.Addr().String(), roleRank
 	c := newCoordinator(s.Size, s.RunID, s.Coordinator, fmt.Sprintf("rank 0 (%s)", s.Coordinator))
 	c.believes = s.cred.believes()
+	c.zone = addrPort(ln.Addr()).Addr()
 	s.coordinator, s.verdict = c, make(chan struct{})
 	near, far := net.Pipe()
 	s.conn = near
@@ -138,20 +209,31 @@ func withDeadlineOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithCancel(free)
 }
 
-// read turns the coordinator's messages into letters until the connection ends.
-func (s *start) read() {
-	defer close(s.inbox)
+// read turns the other end's messages into letters until the connection ends. A rank of a run that has begun gives a sign of
+// life every second.
+func (s *start) read(conn net.Conn, inbox chan<- letter, running bool) {
+	defer close(inbox)
 	for {
-		l := s.next()
-		s.inbox <- l
-		if l.err != nil || l.verdict != nil {
+		if running {
+			conn.SetReadDeadline(time.Now().Add(lobbyPatience))
+		}
+		l := s.next(conn)
+		if running && l.startsAnew() {
+			running = false
+			conn.SetReadDeadline(time.Time{})
+		}
+		inbox <- l
+		if l.err != nil || l.verdict != nil || l.redirect != nil {
 			return
 		}
 	}
 }
 
-func (s *start) next() (l letter) {
-	h, p, err := readMessage(s.conn)
+// startsAnew tells whether a letter comes from a coordinator that starts the run once more, as its ranks have gone.
+func (l *letter) startsAnew() bool { return len(l.missing) > 0 || l.table != nil }
+
+func (s *start) next(conn net.Conn) (l letter) {
+	h, p, err := readMessage(conn)
 	if err != nil {
 		return letter{err: err}
 	}
@@ -162,28 +244,49 @@ func (s *start) next() (l letter) {
 		l.table, l.err = decodeTable(p, s.Size)
 	case kindVerdict:
 		l.verdict, l.err = decodeOutcome(p)
+	case kindLobby:
+		l.note, l.err = decodeLobbyNote(p)
+	case kindAdmit:
+		l.admit, l.err = decodeAdmission(p)
+	case kindRedirect:
+		if l.redirect, l.err = decodeRedirect(p); l.redirect == nil {
+			l.redirect = []string{}
+		}
 	default:
-		l.err = fmt.Errorf("message kind %d came from the coordinator", h.kind)
+		l.err = fmt.Errorf("message kind %d came where none was expected", h.kind)
 	}
 	return l
 }
 
-// await waits for the table.
-func (s *start) await(ctx context.Context) (*table, error) {
+// await waits for the table or an admission; a letter without either means that nothing will come on this connection.
+func (s *start) await(ctx context.Context) (letter, error) {
 	for {
 		select {
 		case l := <-s.inbox:
+			if s.role == roleRunning && l.startsAnew() {
+				s.role = roleApart
+			}
 			switch {
+			case l.redirect != nil:
+				s.redirected = l.redirect
+				return letter{}, nil
+			case l.err != nil && s.role == roleRunning:
+				return letter{}, nil
 			case l.err != nil:
-				return nil, s.gone(l.err)
+				return letter{}, s.gone(l.err)
 			case l.verdict != nil:
-				return nil, joinError(s.Coordinator, l.verdict, nil)
-			case l.table != nil:
-				return l.table, nil
+				return letter{}, joinError(s.Coordinator, l.verdict, nil)
+			case l.table != nil || l.admit != nil:
+				return l, nil
+			case l.note != nil:
+				s.heard(l.note)
 			}
 			s.missing = l.missing
 		case <-ctx.Done():
-			return nil, s.giveUp(ctx)
+			if s.role == roleRunning {
+				return letter{}, s.notAdmitted(context.Cause(ctx), nil)
+			}
+			return letter{}, s.giveUp(ctx)
 		}
 	}
 }
@@ -299,7 +402,7 @@ func (s *start) exchange(mine *outcome) *outcome {
 func (s *start) gone(err error) error {
 	e := &JoinError{Coordinator: s.Coordinator, Err: err}
 	who := "the coordinator"
-	if !s.apart {
+	if s.role != roleApart {
 		who, e.Ranks = "rank 0, the coordinator,", []int{0}
 	}
 	e.Reason = fmt.Sprintf("%s was lost before all were connected: %v", who, err)
@@ -308,8 +411,10 @@ func (s *start) gone(err error) error {
 
 // leave ends the connection to the coordinator, and our own coordinator once it has told everybody.
 func (s *start) leave() {
-	s.conn.Close()
-	for range s.inbox {
+	if s.conn != nil {
+		s.conn.Close()
+		for range s.inbox {
+		}
 	}
 	if s.verdict != nil {
 		<-s.verdict

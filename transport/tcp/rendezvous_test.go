@@ -206,6 +206,9 @@ func samples() map[kind][]byte {
 		kindTable:     (&table{world: [16]byte{9}, peers: []peerInfo{peer, {tcp: "x:1"}}}).payload(),
 		kindResult:    (&outcome{}).payload(),
 		kindVerdict:   (&outcome{code: outcomeMissing, ranks: []int{2}, text: "missing: rank 2"}).payload(),
+		kindLobby:     (&lobbyNote{size: 3, epoch: 4}).payload(),
+		kindAdmit:     (&admission{epoch: 5, rank: 1, table: table{world: [16]byte{9}, peers: []peerInfo{peer, {tcp: "x:1"}}}}).payload(),
+		kindRedirect:  redirectPayload([]string{"10.0.0.1:5000", "host:2"}),
 	}
 }
 
@@ -241,6 +244,15 @@ func decode(k kind, p []byte) (again []byte, err error) {
 	case kindResult, kindVerdict:
 		v, err := decodeOutcome(p)
 		return v.payload(), err
+	case kindLobby:
+		v, err := decodeLobbyNote(p)
+		return v.payload(), err
+	case kindAdmit:
+		v, err := decodeAdmission(p)
+		return v.payload(), err
+	case kindRedirect:
+		v, err := decodeRedirect(p)
+		return redirectPayload(v), err
 	}
 	return nil, fmt.Errorf("kind %d", k)
 }

@@ -46,7 +46,7 @@ func TestAfterTheVerdict(t *testing.T) {
 	for _, failure := range []*outcome{nil, failed(nil, "no luck")} {
 		c := newCoordinator(1, "", "here:1", "the coordinator")
 		c.roster.admit(&member{rank: 0, size: 1, addr: "there:2"})
-		verdict, want := &outcome{}, "this run has begun already: rank 0 is at there:2"
+		verdict, want := &outcome{}, "this run has begun already: rank 0 is at there:2; set RunID to wait for admission"
 		if failure != nil {
 			verdict, want = failure, "the start of this run has failed: no luck"
 		}
@@ -189,7 +189,7 @@ func TestLateRankRefused(t *testing.T) {
 	_, errs := startAll(t, cfgs)
 	noErrors(t, errs)
 	_, errs = startAll(t, cfgs[1:])
-	wantAll(t, errs, "this run has begun already")
+	wantAll(t, errs, "this run has begun already: rank 1 is at 127.0.0.1:", "set RunID to wait for admission")
 }
 
 func TestLostRank(t *testing.T) {

@@ -47,14 +47,23 @@ var (
 
 // Connect meets the other ranks and returns once every rank is connected with every other: on all ranks, or, with an
 // error, on none. The ranks of one host need no network beyond loopback, a world of one opens no socket.
+//
+// Where a run with the same RunID, which is not empty, has begun already, Connect waits until its ranks admit this process by
+// [Transport.Regroup]. The transport is of a later epoch then, and has another rank and size than cfg says.
 func Connect(ctx context.Context, cfg Config) (*Transport, error) {
 	var t *Transport
 	m, err := join(ctx, cfg, func(ctx context.Context, m *mesh) (err error) {
-		t, err = open(ctx, &opening{Transport: worldOf(m, cfg.Checksum)})
+		m.undo = func() {
+			if t != nil {
+				t.abandon()
+				t = nil
+			}
+		}
+		t, err = open(ctx, &opening{Transport: worldOf(m, cfg.Checksum), next: m.epoch > 0})
 		return err
 	})
 	if err != nil && t != nil {
-		t.table.Close()
+		t.abandon()
 	}
 	if err != nil {
 		return nil, err
@@ -63,6 +72,12 @@ func Connect(ctx context.Context, cfg Config) (*Transport, error) {
 		panic("BUG: tcp: joined without opening the mesh that was joined")
 	}
 	return t, nil
+}
+
+// abandon closes the connections of a transport that nobody uses yet.
+func (t *Transport) abandon() {
+	t.end(net.ErrClosed)
+	t.table.Close()
 }
 
 // worldOf is the transport of a whole world, yet to be opened.

@@ -1,0 +1,347 @@
+package goccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+
+	"github.com/goccl/goccl/transport"
+)
+
+// opShrink is what errors call it.
+const opShrink = "shrink"
+
+// Epoch numbers the groups that follow each other: 0 for the one that the ranks started as, and more after each Shrink or
+// Admit. A sub-group is of its parent's epoch.
+func (g *ProcessGroup) Epoch() uint64 { return g.epoch }
+
+// Shrink makes the next group of those that are left after a failure. Every living rank calls it, in whatever order and
+// whatever the first cause was for it; it waits for all that are not known to be gone, at most until ctx or Config.Timeout
+// ends, and needs no answer of those that are. The ranks keep their order and are numbered anew (see
+// [ProcessGroup.ParentRanks]); Epoch grows. It takes no place in the order of calls.
+//
+// More than half of the group must be left, else the error wraps [ErrNoMajority] (see Config.ShrinkMinority); two parts of a
+// group that cannot reach each other never both go on. A rank that the others hold for dead, or that came too late, gets an
+// [*ExcludedError] or ErrNoMajority. When time is up the error is a [*StallError] that names who has not called Shrink. A
+// rank that dies meanwhile is left out too, or breaks the new group as any death does.
+//
+// After success the old group is retired: its connections close, its sub-groups and pending messages end with
+// net.ErrClosed, and its Close does nothing. After an error it is as before and Shrink can be called again. A group that
+// works, with all its ranks there, cannot be shrunk (ErrArgument).
+func (g *ProcessGroup) Shrink(ctx context.Context) (*ProcessGroup, error) {
+	ctx, stop := g.within(ctx)
+	defer stop()
+	decided, err := g.beginShrink()
+	if err != nil {
+		return nil, err
+	}
+	s := shrinking{g: g, seen: decided}
+	next, err := s.run(ctx)
+	g.endShrink(next != nil)
+	s.open.discard()
+	if err != nil {
+		g.control.handOver(tellBound)
+		return nil, err
+	}
+	g.retire()
+	return next, nil
+}
+
+// within returns ctx bounded by the group's Timeout.
+func (g *ProcessGroup) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	d := g.cfg.timeout()
+	if d == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, d, &timeoutError{d})
+}
+
+// shrink is a group's side of the agreement. The group's mu guards it.
+type shrink struct {
+	agreement *agreement     // nil until Shrink or a message needs it
+	readers   []agreedReader // by rank
+	seen      int            // health.departures that the agreement knows of
+	news      chan struct{}  // something has changed; only Shrink listens
+	done      chan struct{}  // closed when the running call of Shrink has ended; nil: none is running
+}
+
+// agreed returns the group's part in the agreement. The caller holds g.mu.
+func (g *ProcessGroup) agreed() *agreement {
+	if g.shrink.agreement == nil {
+		g.shrink.agreement = newAgreement(g.rank, g.size, g.tried, g.cfg.ShrinkMinority)
+		g.shrink.readers = make([]agreedReader, g.size)
+	}
+	return g.shrink.agreement
+}
+
+// beginShrink enters the agreement and returns how many decisions were known before. A group that has lost a rank breaks now
+// if nobody has noticed.
+func (g *ProcessGroup) beginShrink() (decided uint32, err error) {
+	g.mu.Lock()
+	defer g.settle()
+	switch {
+	case g.closed:
+		return 0, net.ErrClosed
+	case g.shrink.done != nil:
+		return 0, argument("shrink: another call of Shrink is running")
+	}
+	if g.health.cause == nil {
+		if err := g.breakByLoss(); err != nil {
+			return 0, err
+		}
+	}
+	a := g.agreed()
+	a.tried = max(a.tried, g.tried)
+	decided = a.instance
+	g.shrink.done, g.shrink.seen = make(chan struct{}), g.health.departures
+	a.enter(g.health.gone)
+	g.postAgreed()
+	return decided, nil
+}
+
+// breakByLoss breaks the group because a rank is gone. The caller holds g.mu.
+func (g *ProcessGroup) breakByLoss() error {
+	h := g.health
+	for r := range h.peers {
+		switch p := &h.peers[r]; {
+		case r == g.rank || !h.gone(r):
+			continue
+		case p.left:
+			h.blame(r, errLeft)
+		case h.suspect == r:
+			h.blame(r, h.suspectErr)
+		default:
+			h.blame(r, io.ErrUnexpectedEOF)
+		}
+		return nil
+	}
+	return argument("shrink: the group works and every rank is there")
+}
+
+// endShrink lets the others know when this rank goes no further.
+func (g *ProcessGroup) endShrink(success bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !success {
+		g.shrink.agreement.leave()
+		g.postAgreed()
+	}
+	close(g.shrink.done)
+	g.shrink.done = nil
+}
+
+// followShrink tells the agreement who is gone. The caller holds g.mu.
+func (g *ProcessGroup) followShrink() {
+	if g.shrink.done == nil || g.shrink.seen == g.health.departures {
+		return
+	}
+	g.shrink.seen = g.health.departures
+	for r := range g.health.peers {
+		if r != g.rank && g.health.gone(r) {
+			g.shrink.agreement.lose(r)
+		}
+	}
+	g.postAgreed()
+}
+
+// postAgreed sends what the agreement has to say and wakes Shrink. The caller holds g.mu, so that messages leave in the
+// order of their events.
+func (g *ProcessGroup) postAgreed() {
+	var out []outgoing
+	for _, o := range g.shrink.agreement.flush() {
+		for _, n := range o.encode(g.size) {
+			out = append(out, outgoing{o.to, n})
+		}
+	}
+	g.control.post(g, out)
+	g.wakeShrink()
+}
+
+func (g *ProcessGroup) wakeShrink() {
+	select {
+	case g.shrink.news <- struct{}{}:
+	default:
+	}
+}
+
+// noticedAgreement takes a message of the agreement, also while Shrink has not been called here.
+func (g *ProcessGroup) noticedAgreement(from int, n *notice) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	a := g.agreed()
+	m, err := g.shrink.readers[from].decode(n.b, g.size)
+	if err != nil || m == nil {
+		return err
+	}
+	a.receive(from, m)
+	g.postAgreed()
+	return nil
+}
+
+// shrinking is one call of Shrink.
+type shrinking struct {
+	g        *ProcessGroup
+	seen     uint32 // how many decisions have been looked at
+	open     *nextOpening
+	reported bool  // how open went
+	lastErr  error // of an attempt
+}
+
+// A shrinkView is what one look at the agreement shows.
+type shrinkView struct {
+	closed   bool
+	result   agreedResult
+	instance uint32
+	attempt  proposal
+	member   bool // this rank is in attempt
+	doomed   bool
+	commit   bool
+}
+
+func (s *shrinking) look() shrinkView {
+	g := s.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	a := g.shrink.agreement
+	return shrinkView{
+		closed: g.closed || g.torn, result: a.result, instance: a.instance, attempt: a.attempt,
+		member: slices.Contains(a.base, g.rank), doomed: a.doomed(), commit: a.committed && a.peers[g.rank].opened,
+	}
+}
+
+// run returns the next group, made but not yet used, and whose old one is still there.
+func (s *shrinking) run(ctx context.Context) (*ProcessGroup, error) {
+	for {
+		v := s.look()
+		switch {
+		case v.closed:
+			return nil, net.ErrClosed
+		case v.result == agreedCommit, v.commit && ctx.Err() != nil: // the others may be told yet
+			return s.take(v.attempt), nil
+		case v.result == agreedExcluded:
+			return nil, s.excluded(v.attempt)
+		case v.result == agreedNoMajority:
+			return nil, s.noMajority()
+		}
+		s.follow(ctx, &v)
+		if ctx.Err() != nil {
+			return nil, s.overdue(ctx)
+		}
+		select {
+		case <-s.g.shrink.news:
+		case <-s.opened():
+			s.report()
+		case <-ctx.Done():
+		}
+	}
+}
+
+// follow starts to open an attempt that is new, and stops what has become pointless.
+func (s *shrinking) follow(ctx context.Context, v *shrinkView) {
+	if v.instance > s.seen && v.member && !v.attempt.commit {
+		s.seen, s.reported = v.instance, false
+		s.open = s.g.openNext(ctx, v.attempt, s.open)
+		s.open.instance = v.instance - 1
+	}
+	if v.doomed && s.open != nil && !s.reported {
+		s.open.cancel()
+	}
+}
+
+// opened returns the channel that tells when the attempt has ended here; nil if that is known, or there is none.
+func (s *shrinking) opened() <-chan struct{} {
+	if s.open == nil || s.reported {
+		return nil
+	}
+	return s.open.done
+}
+
+func (s *shrinking) report() {
+	s.reported = true
+	blame := -1
+	if err := s.open.err; err != nil {
+		var peer *PeerError
+		if errors.As(err, &peer) && peer.Rank >= 0 && peer.Rank < len(s.open.ranks) {
+			blame = s.open.ranks[peer.Rank]
+		}
+		s.lastErr = err
+	}
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	s.g.shrink.agreement.opened(s.open.instance, s.open.err == nil, blame)
+	s.g.postAgreed()
+}
+
+// take makes the next group of the transport that has been opened.
+func (s *shrinking) take(v proposal) *ProcessGroup {
+	t := s.open.t
+	s.open = nil
+	return s.g.succeed(t, v.epoch, v.ranks)
+}
+
+func (s *shrinking) excluded(v proposal) error {
+	ranks := slices.DeleteFunc(slices.Clone(v.ranks), func(r int) bool { return r == s.g.rank })
+	return &ExcludedError{Epoch: v.epoch, Ranks: ranks}
+}
+
+func (s *shrinking) noMajority() error {
+	s.g.mu.Lock()
+	a := s.g.shrink.agreement
+	err := fmt.Errorf("goccl: shrink: ranks %v are left of %v: %w", a.survivors(), a.base, ErrNoMajority)
+	s.g.mu.Unlock()
+	if s.lastErr != nil {
+		return fmt.Errorf("%w; opening failed: %w", err, s.lastErr)
+	}
+	return err
+}
+
+// overdue is the error when ctx has ended.
+func (s *shrinking) overdue(ctx context.Context) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("goccl: shrink: %w", context.Cause(ctx))
+	}
+	g := s.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	err := g.health.stallError(callReport{}, g.shrink.agreement.waitsFor(), context.Cause(ctx))
+	err.Op = opShrink
+	err.Calls[g.rank] = opShrink
+	return err
+}
+
+// A nextOpening is the opening of the next group's transport.
+type nextOpening struct {
+	instance uint32
+	ranks    []int
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when it is over; then the next two are valid
+	t        transport.Transport
+	err      error
+}
+
+// openNext starts to open an attempt, after the last one has been given up.
+func (g *ProcessGroup) openNext(ctx context.Context, v proposal, last *nextOpening) *nextOpening {
+	ctx, cancel := context.WithCancel(ctx)
+	o := &nextOpening{ranks: v.ranks, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(o.done)
+		last.discard()
+		o.t, o.err = g.regroup(ctx, transport.Epoch{Number: v.epoch, Ranks: v.ranks})
+	}()
+	return o
+}
+
+// discard ends an opening and closes what has come of it.
+func (o *nextOpening) discard() {
+	if o == nil {
+		return
+	}
+	o.cancel()
+	<-o.done
+	if o.t != nil {
+		o.t.Close()
+	}
+}

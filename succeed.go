@@ -1,0 +1,74 @@
+package goccl
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goccl/goccl/transport"
+)
+
+// A plainBase is a transport that can open no connections for the next epoch, shared by the groups that follow each other
+// over it. The last one closes it.
+type plainBase struct {
+	transport.Transport
+	users atomic.Int64
+}
+
+// regroup opens the transport of the next epoch.
+func (g *ProcessGroup) regroup(ctx context.Context, next transport.Epoch) (transport.Transport, error) {
+	if r, ok := g.t.(transport.Regrouper); ok {
+		return r.Regroup(ctx, next)
+	}
+	return newView(g.t, childID(g.id, "epoch", next.Number), next.Ranks), nil
+}
+
+// succeed makes the group that follows this one, of a transport that regroup has returned.
+func (g *ProcessGroup) succeed(t transport.Transport, epoch uint64, ranks []int) *ProcessGroup {
+	next := newGroup(t, g.cfg)
+	next.ranks, next.epoch, next.tried = ranks, epoch, epoch
+	if v, ok := t.(*view); ok {
+		next.id = v.id
+		next.share(g.base)
+	}
+	return next
+}
+
+// share makes this group one of those that keep a plain transport open.
+func (g *ProcessGroup) share(b *plainBase) {
+	b.users.Add(1)
+	g.base, g.keepsBase = b, true
+}
+
+// closeTransport closes what is this group's own.
+func (g *ProcessGroup) closeTransport() error {
+	if g.base == nil {
+		return g.t.Close()
+	}
+	if v, ok := g.t.(*view); ok {
+		v.Close()
+	}
+	if g.keepsBase && g.base.users.Add(-1) == 0 {
+		return g.base.Close()
+	}
+	return nil
+}
+
+// retire ends a group that another one follows: without a word, since the ranks that are left know and the others are gone.
+// Close does nothing from then on.
+func (g *ProcessGroup) retire() {
+	if !g.closing.CompareAndSwap(false, true) {
+		return // Close is at it
+	}
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, c := range g.children.endAll(net.ErrClosed) {
+		wg.Go(c.retire)
+	}
+	wg.Wait()
+	g.shut()
+	close(g.closedc)
+}
