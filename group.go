@@ -80,22 +80,18 @@ func New(t transport.Transport, cfg Config) (*ProcessGroup, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	g := newGroup(t, cfg)
+	g := newGroup(t, cfg, cfg.heartbeat())
 	if r, ok := t.(transport.Regrouper); ok {
 		g.epoch, g.tried = r.Epoch(), r.Epoch()
 	} else {
 		g.share(&plainBase{Transport: t})
 	}
+	g.start()
 	return g, nil
 }
 
-// newGroup makes a group that sends heartbeats itself.
-func newGroup(t transport.Transport, cfg Config) *ProcessGroup {
-	return startGroup(t, cfg, cfg.heartbeat())
-}
-
-// startGroup makes a group with heartbeats at an interval, 0: none.
-func startGroup(t transport.Transport, cfg Config, heartbeat time.Duration) *ProcessGroup {
+// newGroup makes a group with heartbeats at an interval, 0: none. The caller says where it comes from and then starts it.
+func newGroup(t transport.Transport, cfg Config, heartbeat time.Duration) *ProcessGroup {
 	g := &ProcessGroup{t: t, rank: t.Rank(), size: t.Size(), cfg: cfg, closedc: make(chan struct{})}
 	g.life, g.breakLife = context.WithCancelCause(context.Background())
 	g.exec = ring.NewExecutor(t, 0, ring.Options{Algorithm: cfg.Algorithm})
@@ -114,11 +110,14 @@ func startGroup(t transport.Transport, cfg Config, heartbeat time.Duration) *Pro
 	g.p2p = newP2P(g)
 	g.control.init(g.size)
 	g.watch.init()
-	// Everything is in place before the first goroutine can look at it.
+	return g
+}
+
+// start starts the group's goroutines. Everything is in place before the first can look at it.
+func (g *ProcessGroup) start() {
 	go g.watch.loop(g)
 	g.control.start(g)
 	g.p2p.start()
-	return g
 }
 
 // Rank returns this process's number in the group, from 0.

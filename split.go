@@ -148,11 +148,12 @@ func (g *ProcessGroup) connectChild(ctx context.Context, id uint64, ranks []int)
 	default:
 		t = newView(g.t, id, ranks)
 	}
-	child := startGroup(t, g.cfg, 0) // the root's heartbeats are enough
+	child := newGroup(t, g.cfg, 0) // the root's heartbeats are enough
 	child.id, child.parent, child.ranks, child.epoch, child.tried = id, g, ranks, g.epoch, g.epoch
 	if _, ok := t.(*view); ok {
 		child.base = g.base
 	}
+	child.start()
 	return child, g.inOurRanks(child.Barrier(ctx), ranks)
 }
 

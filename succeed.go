@@ -26,12 +26,13 @@ func (g *ProcessGroup) regroup(ctx context.Context, next transport.Epoch) (trans
 
 // succeed makes the group that follows this one, of a transport that regroup has returned.
 func (g *ProcessGroup) succeed(t transport.Transport, epoch uint64, ranks []int) *ProcessGroup {
-	next := newGroup(t, g.cfg)
+	next := newGroup(t, g.cfg, g.cfg.heartbeat())
 	next.ranks, next.epoch, next.tried = ranks, epoch, epoch
 	if v, ok := t.(*view); ok {
 		next.id = v.id
 		next.share(g.base)
 	}
+	next.start()
 	return next
 }
 

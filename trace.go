@@ -31,7 +31,7 @@ func (s *snapshot) dump(g *ProcessGroup) *trace.Dump {
 	host, _ := os.Hostname() // "" is as good as an error here
 	d := &trace.Dump{
 		Format: trace.Format, Version: trace.Version,
-		RunID: g.cfg.runID, Epoch: g.traceEpoch(), Parents: g.ranks, Rank: g.rank, Size: g.size,
+		RunID: g.cfg.runID, Epoch: g.epoch, Parents: g.ranks, Rank: g.rank, Size: g.size,
 		Host: host, PID: os.Getpid(), Time: s.now.Round(0), Made: s.made, Waiting: s.waiting,
 	}
 	if g.id != 0 {
@@ -133,14 +133,4 @@ func traceCause(err error, self int) *trace.Cause {
 		c.Kind = "closed"
 	}
 	return c
-}
-
-// traceEpoch is the number of the world that the group belongs to.
-func (g *ProcessGroup) traceEpoch() uint64 {
-	for ; g.parent != nil; g = g.parent {
-	}
-	if r, ok := g.t.(transport.Regrouper); ok {
-		return r.Epoch()
-	}
-	return 0
 }

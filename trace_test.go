@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -467,4 +468,46 @@ func TestTraceOnNoSignal(t *testing.T) {
 	if r := log.records(t); len(r) != 1 || r[0].Level != "WARN" || !strings.Contains(r[0].Msg, "no SIGUSR1") {
 		t.Errorf("logged %+v", r)
 	}
+}
+
+// The survivors' next group writes traces of its own, of the next epoch, and the old group's stay.
+func TestTraceOfTheNextEpoch(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, w world) {
+		dir := t.TempDir()
+		gs := groups(t, w, 3, Config{TraceDir: dir, runID: "x"})
+		gs[1].cfg.TraceDir = ""
+		next := make([]*ProcessGroup, 2)
+		for r, err := range each(gs, func(g *ProcessGroup) error {
+			if g.Rank() == 1 {
+				return g.t.Close()
+			}
+			if err := g.Barrier(t.Context()); err == nil {
+				return errors.New("no error")
+			}
+			n, err := g.Shrink(t.Context())
+			if err == nil {
+				next[g.Rank()/2] = n
+				if AllReduce(t.Context(), n, make([]int8, n.Rank()), Sum) == nil {
+					err = errors.New("no mismatch")
+				}
+			}
+			return err
+		}) {
+			if err != nil {
+				t.Fatalf("rank %d: %v", r, err)
+			}
+		}
+		each(next, func(g *ProcessGroup) error { return g.Close() })
+		var epochs [2]int
+		for name, d := range dumpsIn(t, dir) {
+			if !strings.HasPrefix(name, fmt.Sprintf("goccl-x-rank%d-epoch%d", d.Rank, d.Epoch)) || d.Epoch > 1 ||
+				d.Epoch == 1 && !slices.Equal(d.Parents, []int{0, 2}) || d.Cause.Kind != [...]string{"peer", "mismatch"}[d.Epoch] {
+				t.Errorf("%s: %+v, %+v", name, d, d.Cause)
+			}
+			epochs[d.Epoch]++
+		}
+		if epochs != [2]int{2, 2} {
+			t.Errorf("traces by epoch: %v", epochs)
+		}
+	})
 }

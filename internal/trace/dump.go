@@ -25,7 +25,7 @@ type Dump struct {
 	RunID   string    `json:"run_id,omitempty"`
 	Epoch   uint64    `json:"epoch"`
 	Group   string    `json:"group,omitempty"`        // hexadecimal id of a sub-group, "" for the group of all
-	Parents []int     `json:"parent_ranks,omitempty"` // by rank of a sub-group: its rank in the parent
+	Parents []int     `json:"parent_ranks,omitempty"` // by rank: its rank in the group that this one was made of, if any
 	Rank    int       `json:"rank"`
 	Size    int       `json:"size"`
 	Host    string    `json:"host"`

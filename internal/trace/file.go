@@ -141,7 +141,7 @@ func (d *Dump) check() error {
 		return fmt.Errorf("size %d", d.Size)
 	case d.Rank < 0 || d.Rank >= d.Size:
 		return fmt.Errorf("rank %d of %d", d.Rank, d.Size)
-	case d.Parents != nil && len(d.Parents) != d.Size:
+	case len(d.Parents) > d.Size:
 		return fmt.Errorf("%d parent ranks for %d ranks", len(d.Parents), d.Size)
 	case !sane(d.Time):
 		return fmt.Errorf("time %v", d.Time)

@@ -114,7 +114,7 @@ func TestReadRefuses(t *testing.T) {
 		"size huge":        {with(`"size":2`, `"size":1000000000`), ErrFormat, "size 1000000000"},
 		"rank":             {with(`"rank":0,"size"`, `"rank":2,"size"`), ErrFormat, "rank 2 of 2"},
 		"negative rank":    {with(`"rank":0,"size"`, `"rank":-1,"size"`), ErrFormat, "rank -1 of 2"},
-		"parents":          {with(`[2,5]`, `[2]`), ErrFormat, "1 parent ranks"},
+		"parents":          {with(`[2,5]`, `[2,5,6]`), ErrFormat, "3 parent ranks"},
 		"time":             {with(`"pid":42,"time":"2026`, `"pid":42,"time":"0001`), ErrFormat, "time 0001"},
 		"too few made":     {with(`"made":2`, `"made":1`), ErrFormat, "2 calls recorded of 1"},
 		"too many made":    {with(`"made":2`, `"made":18446744073709551615`), ErrFormat, "recorded of 18446744073709551615"},

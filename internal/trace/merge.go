@@ -143,9 +143,9 @@ func (s *section) title() string {
 	t += fmt.Sprintf(", epoch %d", d.Epoch)
 	if d.Group != "" {
 		t += ", group " + plain(d.Group)
-		if d.Parents != nil {
-			t += fmt.Sprintf(" of its parent's ranks %s", list(d.Parents))
-		}
+	}
+	if d.Parents != nil {
+		t += fmt.Sprintf(", formerly %s", ranks(d.Parents))
 	}
 	return t
 }

@@ -181,7 +181,7 @@ who entered last in 1 call (all on host a; rank 1's clock is ahead of rank 0's b
 		"several groups and dumps": {[]script{
 			rank(0, 1).edit(func(d *Dump) { d.Group, d.Parents = "00ff", []int{3} }),
 			rank(0, 1).edit(func(d *Dump) { d.RunID = "another" }),
-			rank(0, 1).edit(func(d *Dump) { d.Epoch = 2 }),
+			rank(0, 1).edit(func(d *Dump) { d.Epoch, d.Parents = 2, []int{1} }),
 			rank(0, 1).call(barrier, ms),
 			rank(0, 1),
 		}, `
@@ -192,10 +192,10 @@ no rank knows of a failure
 no rank knows of a failure
 more than one dump of rank 0: only the newest was read
 
-1 rank, run r1, epoch 0, group 00ff of its parent's ranks 3: no call was made
+1 rank, run r1, epoch 0, group 00ff, formerly rank 3: no call was made
 no rank knows of a failure
 
-1 rank, run r1, epoch 2: no call was made
+1 rank, run r1, epoch 2, formerly rank 1: no call was made
 no rank knows of a failure
 `},
 		"words from a bad neighbourhood": {[]script{
