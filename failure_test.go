@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -394,10 +395,12 @@ func TestPeers12_SplitsThatDisagree(t *testing.T) {
 	})
 }
 
-// Scenario 69: only some ranks call (horovod#2564, #2640). The rank that skips a call is named, and an idle rank learns of the failure.
+// Scenario 69: only some ranks call (horovod#2564, #2640). The rank that skips a call is named, in a warning first and at the
+// deadline in the error, and an idle rank learns of the failure.
 func TestPeers69_CallThatOneRankSkips(t *testing.T) {
 	inFakeTime(t, func(t *testing.T, w world) {
-		gs := groups(t, w, 3, Config{Timeout: 2 * time.Second})
+		logged := &records{}
+		gs := groups(t, w, 3, Config{Timeout: 2 * time.Second, StallWarning: 300 * time.Millisecond, Logger: slog.New(logged)})
 		errs := each(gs, func(g *ProcessGroup) error {
 			if err := g.Barrier(t.Context()); err != nil {
 				return err
@@ -412,6 +415,21 @@ func TestPeers69_CallThatOneRankSkips(t *testing.T) {
 			if !errors.As(err, &e) || !slices.Equal(e.Missing, []int{2}) {
 				t.Errorf("rank %d: %v", r, err)
 			}
+		}
+		warned := 0
+		for _, r := range logged.take() {
+			if !strings.Contains(r.Message, "waits") {
+				continue // that the group is broken is said as well
+			}
+			warned++
+			calls, _ := attr(r, "calls").([]string)
+			if !strings.HasPrefix(r.Message, "goccl: all-reduce #2 waits for rank 2 (barrier") || len(calls) != 3 ||
+				!strings.HasPrefix(calls[0], "all-reduce f64 x 4") || !strings.HasPrefix(calls[1], "all-reduce f64 x 4") {
+				t.Errorf("warning %q, calls %q", r.Message, calls)
+			}
+		}
+		if warned != 2 {
+			t.Errorf("%d warnings of two ranks that wait", warned)
 		}
 	})
 }

@@ -81,7 +81,7 @@ var peers = map[int]scenario{
 	67: {"latency and bandwidth (gloo#158, #248, ompi#9062)", "", "a matter of measurement: README has the table, bench the sweep"},
 
 	68: {"different collectives meet (pytorch#22071, #78022, gloo PR#456)", "TestPeers68_DifferentCalls TestPeers68_DifferentAlgorithms TestMismatch", ""},
-	69: {"only some ranks call (horovod#2564, #2640)", "TestPeers69_CallThatOneRankSkips", ""},
+	69: {"only some ranks call (horovod#2564, #2640)", "TestPeers69_CallThatOneRankSkips TestStallWarning", ""},
 	71: {"not supported, and nobody hears it (mlx#4285)", "TestPeers71_UnsupportedIsSaidAtOnce TestNothingSent", ""},
 	72: {"checks break valid programs (pytorch#148976)", "TestPeers72_ChecksRaiseNoFalseAlarm", "checks cannot be off, so every test is one"},
 	73: {"message to oneself (pytorch#83912, #106164, gloo#344)", "TestPeers73_SendToSelf", ""},
