@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goccl/goccl/internal/testca"
 	"github.com/goccl/goccl/transport"
 	"github.com/goccl/goccl/transport/mem"
 	"github.com/goccl/goccl/transport/tcp"
@@ -28,7 +29,10 @@ func plainWorld(_ *testing.T, n int) []transport.Transport {
 	return ts
 }
 
-func tcpWorld(link string) world {
+func tcpWorld(link string) world { return netWorld(tcp.Config{Link: link}) }
+
+// netWorld meets on loopback; common is what all ranks' configurations have in common.
+func netWorld(common tcp.Config) world {
 	return func(t *testing.T, n int) []transport.Transport {
 		t.Helper()
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -40,7 +44,8 @@ func tcpWorld(link string) world {
 		var wg sync.WaitGroup
 		for r := range n {
 			wg.Go(func() {
-				cfg := tcp.Config{Rank: r, Size: n, Coordinator: ln.Addr().String(), Timeout: 20 * time.Second, Link: link}
+				cfg := common
+				cfg.Rank, cfg.Size, cfg.Coordinator, cfg.Timeout = r, n, ln.Addr().String(), 20*time.Second
 				if r == 0 {
 					cfg.Listener = ln
 				}
@@ -56,7 +61,10 @@ func tcpWorld(link string) world {
 }
 
 // worlds are what tests of behaviour run over.
-var worlds = map[string]world{"mem": memWorld, "plain": plainWorld, "tcp": tcpWorld("tcp"), "unix": tcpWorld("unix")}
+var worlds = map[string]world{
+	"mem": memWorld, "plain": plainWorld, "tcp": tcpWorld("tcp"), "unix": tcpWorld("unix"),
+	"tls": netWorld(tcp.Config{Link: "tcp", Secret: []byte("the harness's"), TLS: testca.New("the harness's CA").Loopback("a rank")}),
+}
 
 // groups returns the n ranks of a world; the test closes them at its end.
 func groups(t *testing.T, w world, n int, cfg Config) []*ProcessGroup {
