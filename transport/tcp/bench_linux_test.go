@@ -7,10 +7,10 @@ import (
 
 // BenchmarkExchange swaps bytes between two ranks of one process.
 func BenchmarkExchange(b *testing.B) {
-	for _, link := range []string{"tcp", "auto"} {
+	for _, cfg := range []Config{{Link: "tcp"}, {Link: "auto"}, {Link: "tcp", TLS: testCA.Loopback("a rank")}} {
 		for _, size := range []int{4, 64 << 10, 1 << 20, 16 << 20} {
-			b.Run(fmt.Sprintf("link=%s/size=%d", link, size), func(b *testing.B) {
-				ts := newWorld(b, 2, Config{Link: link})
+			b.Run(fmt.Sprintf("link=%s/tls=%v/size=%d", cfg.Link, cfg.TLS != nil, size), func(b *testing.B) {
+				ts := newWorld(b, 2, cfg)
 				defer ts[0].Close()
 				defer ts[1].Close()
 				here, there := newSwap(ts[0], 1, size), newSwap(ts[1], 0, size)

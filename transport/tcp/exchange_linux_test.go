@@ -58,15 +58,23 @@ func pair(t *testing.T, cfg Config, spin time.Duration) (a, b *Transport) {
 	return ts[0], ts[1]
 }
 
-// Exchanges in steady state allocate nothing, whether they spin or sleep, under a context that can be cancelled.
+// Exchanges in steady state allocate nothing, whether they spin or sleep, under a context that can be cancelled. Under TLS
+// crypto/tls allocates once for each record that it reads, however often a waiting rank looks for one.
 func TestExchangeAllocatesNothing(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		size int
 		spin time.Duration
-	}{{"spin", 4, time.Second}, {"sleep", 4, 0}, {"large", 3 << 20, 0}} {
+		cfg  Config
+		most float64
+	}{
+		{"spin", 4, time.Second, Config{}, 0}, {"sleep", 4, 0, Config{}, 0}, {"large", 3 << 20, 0, Config{}, 0},
+		{"tls, spin", 4, time.Second, Config{TLS: testCA.Loopback("a rank")}, 2},
+		{"tls, sleep", 4, 0, Config{TLS: testCA.Loopback("a rank")}, 2},
+		{"tls, large", 3 << 20, 0, Config{TLS: testCA.Loopback("a rank")}, 2 * (3<<20/maxSealed + 1)},
+	} {
 		t.Run(c.name, func(t *testing.T) {
-			a, b := pair(t, Config{}, c.spin)
+			a, b := pair(t, c.cfg, c.spin)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			here, there := newSwap(a, 1, c.size), newSwap(b, 0, c.size)
@@ -94,7 +102,7 @@ func TestExchangeAllocatesNothing(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			if allocs != 0 {
+			if allocs > c.most {
 				t.Errorf("%v allocations per exchange", allocs)
 			}
 		})

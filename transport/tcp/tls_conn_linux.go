@@ -18,7 +18,7 @@ var _ link.Nonblocking = (*tlsFD)(nil)
 
 // overFD goes on with another descriptor of the same socket.
 func (c *tlsConn) overFD(fd *fdConn) *tlsFD {
-	c.sock, c.wire.conn, c.wire.raw = fd, fd, fd
+	c.sock, c.wire.conn, c.wire.fed = fd, fd, true
 	return &tlsFD{tlsConn: c, fd: fd}
 }
 
@@ -29,15 +29,15 @@ const maxTaken = 4 * maxSealed
 func (c *tlsFD) TryRead(head, body []byte) (n int, err error) {
 	for _, p := range [2][]byte{head, body} {
 		for len(p) > 0 && n < maxTaken {
+			if !c.wire.feed(c.fd) {
+				return n, nil
+			}
 			k, err := c.tls.Read(p)
 			n += k
 			p = p[k:]
-			switch {
-			case err == nil:
-			case n > 0 || err == errNotYet:
-				return n, nil // an error that stays comes with the next call
-			default:
-				return 0, err
+			c.wire.in.given(k)
+			if err != nil && err != errNotYet {
+				return n, endOnly(n, err)
 			}
 		}
 	}
@@ -66,11 +66,19 @@ func (c *tlsFD) TryWrite(head, body []byte) (int, error) {
 
 func (c *tlsFD) tryWrite(p []byte) (int, error) { return c.fd.TryWrite(nil, p) }
 
+// endOnly leaves an error that stays to the next call when bytes came before it.
+func endOnly(n int, err error) error {
+	if n > 0 {
+		return nil
+	}
+	return err
+}
+
 // Read implements io.Reader, ended by the read deadline.
 func (c *tlsFD) Read(p []byte) (int, error) {
 	for {
-		n, err := c.tls.Read(p)
-		if err != errNotYet || n > 0 {
+		n, err := c.TryRead(p, nil)
+		if n > 0 || err != nil || len(p) == 0 {
 			return n, err
 		}
 		if err := c.fd.waitToRead(); err != nil {

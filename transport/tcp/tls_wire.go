@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -13,7 +14,7 @@ import (
 // again: updates of keys, which are a few bytes each.
 const maxUnsent = 64 << 10
 
-// errNotYet is what crypto/tls hears when a socket has nothing to read. It takes such an error, a temporary one, to pass.
+// errNotYet is what crypto/tls hears when there is no record to read. It takes such an error, a temporary one, to pass.
 var errNotYet net.Error = notYet{}
 
 type notYet struct{}
@@ -26,9 +27,12 @@ func (notYet) Temporary() bool { return true }
 // nor a socket that has no room: a write that it sees fail ends a TLS connection for good. What it writes is kept, and
 // whoever writes through the connection sends it.
 type wire struct {
-	conn    link.Conn        // the socket
-	raw     link.Nonblocking // the same when reads must not block; else nil
-	sealing bool             // the handshake is over
+	conn    link.Conn // the socket
+	fed     bool      // Read takes what has come and never reads: somebody else does, without blocking
+	sealing bool      // the handshake is over
+
+	in  records // the reader's, like the next
+	err error   // how the socket ended, where fed
 
 	mu    sync.Mutex
 	out   []byte // sealed, from sent on not sent yet; owned by the sender while busy
@@ -38,14 +42,39 @@ type wire struct {
 }
 
 func (w *wire) Read(p []byte) (int, error) {
-	if w.raw == nil {
-		return w.conn.Read(p)
+	for {
+		if n := w.in.take(p); n > 0 || len(p) == 0 {
+			return n, nil
+		}
+		if w.fed && w.err == nil {
+			return 0, errNotYet
+		}
+		n, err := 0, w.err
+		if !w.fed {
+			n, err = w.conn.Read(w.in.space())
+			w.in.came(n)
+		}
+		if n > 0 || err == nil {
+			continue
+		}
+		if err == io.EOF && w.in.w > w.in.r {
+			err = io.ErrUnexpectedEOF
+		}
+		return 0, err
 	}
-	n, err := w.raw.TryRead(p, nil)
-	if n == 0 && err == nil {
-		return 0, errNotYet
+}
+
+// feed takes in what raw has, until there is a record. False: there is none yet.
+func (w *wire) feed(raw link.Nonblocking) bool {
+	for w.in.content == 0 && w.err == nil {
+		n, err := raw.TryRead(w.in.space(), nil)
+		if n == 0 && err == nil {
+			return false
+		}
+		w.in.came(n)
+		w.err = err
 	}
-	return n, err
+	return true
 }
 
 func (w *wire) Write(p []byte) (int, error) {
