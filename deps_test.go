@@ -31,6 +31,7 @@ var imports = map[string][]string{
 	"cmd/goccl":               {"internal/launch", "internal/secret", "internal/trace", "transport/tcp"},
 	"bench":                   {".", "dtype", "ring", "transport/mem", "internal/launch"},
 	"examples/digits":         {".", "dtype", "internal/launch", "testdata"},
+	"faults":                  {},
 	"testdata":                {},
 }
 
