@@ -23,8 +23,13 @@ type network struct {
 
 const hostIDSize = 16
 
-// deadAfter is how long a connection may be unanswered.
-const deadAfter = 30 * time.Second
+// deadAfter is how long a connection may be unanswered. It is the last resort: heartbeats above the transport decide sooner who is
+// dead, after a time that users set, and a connection must outlive an outage that they bear. Where nobody sends heartbeats it
+// bounds how long a rank waits for a host that has vanished.
+const deadAfter = 2 * time.Minute
+
+// dialPatience is how long one attempt to connect may take.
+const dialPatience = 30 * time.Second
 
 // keepAlive keeps idle connections known to middleboxes and notices within deadAfter when the other end is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: deadAfter / 2, Interval: deadAfter / 6, Count: 3}
@@ -32,7 +37,7 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: deadAfter / 2, Interval:
 func machine() *network {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false) // the engine needs plain TCP sockets
-	d := net.Dialer{Timeout: deadAfter}
+	d := net.Dialer{Timeout: dialPatience}
 	return &network{
 		resolve:    resolve,
 		interfaces: interfaces,

@@ -93,6 +93,7 @@ func (l *lobby) take(conn net.Conn, h *hello, settled func()) error {
 		return err
 	}
 	settled()
+	dropUnanswered(conn, lobbyPatience) // it is reminded every second
 	o := l.refusal(reg, peerName(conn))
 	if o == nil {
 		var nonce [ticketSize]byte

@@ -32,15 +32,20 @@ func TestSocketOptions(t *testing.T) {
 			if n := sockopt(t, c, unix.SOL_SOCKET, unix.SO_KEEPALIVE); n == 0 {
 				t.Errorf("%v: keepalive is off", class)
 			}
-			if n := sockopt(t, c, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE); n != 15 {
+			if n := sockopt(t, c, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE); n != 60 {
 				t.Errorf("%v: keepalive after %d s idle", class, n)
 			}
 			want := 0
 			if class == transport.Control {
-				want = 30_000
+				want = 120_000
 			}
 			if n := sockopt(t, c, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT); n != want {
 				t.Errorf("%v: TCP_USER_TIMEOUT is %d ms, want %d", class, n, want)
+			}
+			if n, err := rtoMax(t, c); err != nil {
+				t.Logf("TCP_RTO_MAX_MS: %v: this kernel lacks it", err)
+			} else if class == transport.Control && n != 1000 {
+				t.Errorf("a control frame is sent again after up to %d ms", n)
 			}
 			raw, _ := c.(*net.TCPConn).SyscallConn()
 			raw.Control(func(fd uintptr) {
@@ -50,6 +55,16 @@ func TestSocketOptions(t *testing.T) {
 			})
 		}
 	}
+}
+
+func rtoMax(t *testing.T, c net.Conn) (ms int, err error) {
+	t.Helper()
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Control(func(fd uintptr) { ms, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_RTO_MAX_MS) })
+	return ms, err
 }
 
 func sockopt(t *testing.T, c net.Conn, level, name int) (value int) {

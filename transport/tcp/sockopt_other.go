@@ -4,6 +4,7 @@ package tcp
 
 import (
 	"net"
+	"time"
 
 	"github.com/goccl/goccl/transport"
 )
@@ -18,5 +19,7 @@ func tune(conn net.Conn, class transport.Class, sameHost bool) {
 		c.SetKeepAliveConfig(keepAlive)
 	}
 }
+
+func dropUnanswered(net.Conn, time.Duration) {}
 
 func descriptorLimit() uint64 { return 0 }

@@ -1,0 +1,180 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goccl/goccl/transport"
+)
+
+// TestManyEpochs goes from epoch to epoch and grows in nothing.
+func TestManyEpochs(t *testing.T) {
+	rounds := uint64(1000)
+	if testing.Short() {
+		rounds = 100
+	}
+	ts := newWorld(t, 2, Config{})
+	files, goroutines := 0, 0
+	for number := range rounds {
+		if number == 10 { // what is started once is there
+			files, goroutines = openFiles(t), runtime.NumGoroutine()
+		}
+		fresh, errs := regroup(t.Context(), ts, number+1, nil)
+		noErrors(t, errs)
+		closeTransports(ts)
+		ts = fresh
+	}
+	talk(t, ts)
+	h := ts[0].mesh.host
+	eventually(t, "descriptors and goroutines to end", func() (bool, string) {
+		f, g := openFiles(t), runtime.NumGoroutine()
+		return f <= files+8 && g <= goroutines+8, fmt.Sprintf("%d descriptors (had %d), %d goroutines (had %d)", f, files, g, goroutines)
+	})
+	h.mu.Lock()
+	if len(h.worlds) != 1 || len(h.ended) > endedWorlds {
+		t.Errorf("%d worlds, %d ended ones", len(h.worlds), len(h.ended))
+	}
+	h.mu.Unlock()
+	closeTransports(ts)
+	eventually(t, "the listeners to end with the last world", func() (bool, string) {
+		f := openFiles(t)
+		return f < files, fmt.Sprintf("%d descriptors (had %d)", f, files)
+	})
+}
+
+// TestGivenUpAttemptsLeaveNothing has attempts that only one rank makes and gives up: nothing of them stays at the other.
+func TestGivenUpAttemptsLeaveNothing(t *testing.T) {
+	ts := newWorld(t, 2, Config{})
+	defer closeTransports(ts)
+	attempt := func(rank int, number uint64) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := ts[rank].Regroup(ctx, transport.Epoch{Number: number, Ranks: []int{0, 1}})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+	}
+	attempt(0, 1)
+	attempt(1, 2)
+	files, goroutines := openFiles(t), runtime.NumGoroutine()
+	for number := range uint64(50) {
+		attempt(int(number%2), number+3)
+	}
+	eventually(t, "what was given up to end", func() (bool, string) {
+		f, g := openFiles(t), runtime.NumGoroutine()
+		return f <= files && g <= goroutines, fmt.Sprintf("%d descriptors (had %d), %d goroutines (had %d)", f, files, g, goroutines)
+	})
+	fresh, errs := regroup(t.Context(), ts, 100, nil)
+	noErrors(t, errs)
+	talk(t, fresh)
+	closeTransports(fresh)
+}
+
+// TestCalledOff: what one rank alone has seen reaches those that wait for others, and one that has yet to begin.
+func TestCalledOff(t *testing.T) {
+	t.Parallel()
+	ts := newWorld(t, 4, Config{})
+	defer closeTransports(ts)
+	next := transport.Epoch{Number: 1, Ranks: []int{0, 1, 2, 3}}
+	errs := make([]error, 4)
+	ctx, giveUp := context.WithCancelCause(t.Context())
+	var wg sync.WaitGroup
+	for r := range 3 {
+		its := t.Context()
+		if r == 1 {
+			its = ctx
+		}
+		wg.Go(func() { _, errs[r] = ts[r].Regroup(its, next) })
+	}
+	m := ts[0].mesh.host
+	eventually(t, "the attempt to begin", func() (bool, string) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.worlds) == 2, ""
+	})
+	why := errors.New("enough of this")
+	giveUp(why)
+	wg.Wait()
+	_, errs[3] = ts[3].Regroup(t.Context(), next)
+	if !errors.Is(errs[1], why) {
+		t.Errorf("rank 1: %v", errs[1])
+	}
+	wantPeer(t, slices.Delete(errs, 1, 2), 1)
+}
+
+// TestWhoLeftIsNamed: a rank that dies in the middle of an attempt is named by all, although those that see it first give up
+// before the others do.
+func TestWhoLeftIsNamed(t *testing.T) {
+	t.Parallel()
+	for victim := range 4 {
+		ts := newWorld(t, 4, Config{})
+		errs := make([]error, 4)
+		var wg sync.WaitGroup
+		for r := range 4 {
+			if r != (victim+1)%4 { // who never calls, so that the attempt lasts
+				wg.Go(func() { _, errs[r] = ts[r].Regroup(t.Context(), transport.Epoch{Number: 1, Ranks: []int{3, 2, 1, 0}}) })
+			}
+		}
+		m := ts[victim].mesh.host
+		eventually(t, "the attempt to begin", func() (bool, string) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return len(m.worlds) == 2, ""
+		})
+		ts[victim].Close()
+		wg.Wait()
+		if !errors.Is(errs[victim], net.ErrClosed) {
+			t.Errorf("rank %d has closed: %v", victim, errs[victim])
+		}
+		wantPeer(t, []error{errs[(victim+2)%4], errs[(victim+3)%4]}, 3-victim)
+		closeTransports(ts)
+	}
+}
+
+// TestStrangeTickets: what did not come from Waiting is refused before anything is opened.
+func TestStrangeTickets(t *testing.T) {
+	t.Parallel()
+	ts := newWorld(t, 2, Config{})
+	defer closeTransports(ts)
+	good := newTicket([ticketSize]byte{1}, &peerInfo{tcp: "127.0.0.1:1"})
+	for what, tickets := range map[string][][]byte{
+		"empty": {{}}, "cut": {good[:len(good)-1]}, "long": {append(slices.Clone(good), 0)}, "twice": {good, good},
+		"shared": {newTicket([ticketSize]byte{1}, &peerInfo{tcp: "127.0.0.1:1", shared: true})},
+	} {
+		if _, err := ts[0].Regroup(t.Context(), transport.Epoch{Number: 1, Ranks: []int{0, 1}, Newcomers: tickets}); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+	if n := len(ts[0].mesh.host.ended); n != 0 {
+		t.Errorf("%d attempts", n)
+	}
+}
+
+// TestGuide keeps where ranks listen, the latest of many, and never sends a process to itself.
+func TestGuide(t *testing.T) {
+	g := &guide{}
+	g.add("a:1")
+	g.add("b:1")
+	g.add("a:1")
+	if to := g.send("c:1"); !slices.Equal(to, []string{"a:1", "b:1"}) {
+		t.Errorf("%v", to)
+	}
+	if to := g.send("a:1"); !slices.Equal(to, []string{"b:1", "c:1"}) {
+		t.Errorf("%v", to)
+	}
+	for i := range 3 * maxRedirect {
+		if to := g.send(fmt.Sprintf("x:%d", i)); len(to) > maxRedirect {
+			t.Fatalf("%d addresses", len(to))
+		}
+	}
+	if to := g.send("y:1"); len(to) != maxRedirect || to[maxRedirect-1] != fmt.Sprintf("x:%d", 3*maxRedirect-1) {
+		t.Errorf("%d addresses", len(to))
+	}
+}
