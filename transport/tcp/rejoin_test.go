@@ -168,9 +168,13 @@ func addressList(t *testing.T, n int) (each []string, all string) {
 	return each, strings.Join(each, ",")
 }
 
-// listening makes every rank listen at its own address of the list.
+// listening makes every rank listen at its own address of the list; rank 0 does as it meets the others.
 func listening(each []string) func(r int, c *Config) {
-	return func(r int, c *Config) { c.Listen = each[r] }
+	return func(r int, c *Config) {
+		if r > 0 {
+			c.Listen = each[r]
+		}
+	}
 }
 
 // TestRejoin loses a rank, is met by another process in its place, and admits it; then once more, the coordinator.
@@ -178,10 +182,11 @@ func TestRejoin(t *testing.T) {
 	t.Parallel()
 	each, all := addressList(t, 3)
 	r := startRun(t, 3, all, func(r int, c *Config) {
-		if r > 0 {
-			c.Listen = each[r]
-		}
+		listening(each)(r, c)
+		c.Secret = []byte("of this run alone")
 	})
+	got := <-r.rejoin(t.Context(), 1, func(c *Config) { c.Secret, c.Listen = []byte("of another run"), "" })
+	wantAll(t, []error{got.err}, "the secrets differ")
 	r.ts[1].Close()
 	came := r.rejoin(t.Context(), 1, nil)
 	tickets := r.waiting(1, r.ts[0], r.ts[2])
@@ -237,11 +242,7 @@ func TestRejoinWithoutRunID(t *testing.T) {
 func TestTwoNewcomersAtTwoMembers(t *testing.T) {
 	t.Parallel()
 	each, all := addressList(t, 3)
-	r := startRun(t, 3, all, func(r int, c *Config) {
-		if r > 0 {
-			c.Listen = each[r]
-		}
-	})
+	r := startRun(t, 3, all, listening(each))
 	a := r.rejoin(t.Context(), 1, func(c *Config) { c.Coordinator, c.Listen = each[1], "" })
 	first := r.waiting(1, r.ts[1])
 	b := r.rejoin(t.Context(), 1, func(c *Config) { c.Coordinator, c.Listen = each[2], "" })
@@ -361,11 +362,7 @@ func TestAdmissionCalledOff(t *testing.T) {
 func TestWaitingSurvivesTheRank(t *testing.T) {
 	t.Parallel()
 	each, all := addressList(t, 3)
-	r := startRun(t, 3, all, func(r int, c *Config) {
-		if r > 0 {
-			c.Listen = each[r]
-		}
-	})
+	r := startRun(t, 3, all, listening(each))
 	came := r.rejoin(t.Context(), 2, func(c *Config) { c.Listen = "" })
 	r.waiting(1, r.ts[0])
 	r.ts[0].Close()
