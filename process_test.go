@@ -61,10 +61,13 @@ var programs = map[string]func(ctx context.Context, g *ProcessGroup) error{
 	},
 }
 
+// configs are those of programs that need another than the default.
+var configs = map[string]Config{}
+
 // A rank that exits right after its call has failed, as log.Fatal does, must not be blamed in place of the cause.
 func TestProcesses(t *testing.T) {
 	if name := os.Getenv("GOCCL_TEST_PROGRAM"); name != "" {
-		rankProcess(programs[name])
+		rankProcess(programs[name], configs[name])
 	}
 	for name, wrong := range map[string]func(r int, said string) bool{
 		"stall": func(r int, said string) bool { return !strings.Contains(said, "stalled, missing: rank 1") },
@@ -114,8 +117,8 @@ func processes(t *testing.T, name string, n int) []string {
 	return said
 }
 
-func rankProcess(program func(ctx context.Context, g *ProcessGroup) error) {
-	g, err := Join(context.Background(), JoinConfig{})
+func rankProcess(program func(ctx context.Context, g *ProcessGroup) error, cfg Config) {
+	g, err := Join(context.Background(), JoinConfig{Config: cfg})
 	if err == nil {
 		err = program(context.Background(), g)
 	}
