@@ -52,7 +52,6 @@ type ProcessGroup struct {
 	closed   bool     // guarded by mu: Close has begun
 	told     bool     // guarded by mu: the caller has been told the first cause
 	torn     bool     // guarded by mu: the transport was closed by somebody else
-	partings partings
 	shrink   shrink
 
 	children children
@@ -103,7 +102,6 @@ func newGroup(t transport.Transport, cfg Config, heartbeat time.Duration) *Proce
 	})
 	g.health.life = newLiveness(g.rank, g.size, heartbeat)
 	g.health.warnAfter = cfg.stallWarning()
-	g.partings.init()
 	g.recorder.born = time.Now()
 	g.dumps.init()
 	g.shrink.news = make(chan struct{}, 1)
@@ -261,7 +259,6 @@ func (g *ProcessGroup) end(err error) error {
 // settle unlocks g.mu after an event was given to health, and carries out what follows from it.
 func (g *ProcessGroup) settle() {
 	cause := g.health.cause
-	g.partings.follow(g.health.departures)
 	g.followShrink()
 	g.control.post(g, g.health.flush()) // under mu, so that notices leave in the order of their events
 	if cause != nil {

@@ -2,30 +2,6 @@ package goccl
 
 import "slices"
 
-// partings tells those who wait when another rank is gone.
-type partings struct {
-	seen   int           // guarded by the group's mu
-	change chan struct{} // closed at the next change; guarded by the group's mu
-}
-
-func (p *partings) init() { p.change = make(chan struct{}) }
-
-// follow takes how often health.gone has changed. The caller holds the group's mu.
-func (p *partings) follow(departures int) {
-	if p.seen != departures {
-		p.seen = departures
-		close(p.change)
-		p.init()
-	}
-}
-
-// nextParting returns a channel that is closed when health.gone changes next.
-func (g *ProcessGroup) nextParting() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.partings.change
-}
-
 // silenced carries out what follows, beside the end of the collectives, from the verdict that ranks give no sign of life: the
 // messages with them end, and the sub-groups that they are in learn of it. These send no heartbeats of their own.
 func (g *ProcessGroup) silenced(s *silence) {

@@ -238,27 +238,21 @@ func TestHeartbeatsOff(t *testing.T) {
 	})
 }
 
-// Those who wait for a rank to be gone hear of each.
-func TestPartingsAreTold(t *testing.T) {
+// Whether it leaves, dies or is cut off, it becomes known that a rank is gone, and only that one, whatever broke the group.
+func TestWhoIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hole, w := leakyWorld()
-		gs := groups(t, w, 4, Config{})
+		gs := groups(t, w, 5, Config{})
 		time.Sleep(time.Second)
-		leave := []func(){func() { gs[1].Close() }, func() { gs[2].t.Close() }, func() { hole.isolate(3, 4) }}
-		for i, how := range leave {
-			told := gs[0].nextParting()
-			gone := func() bool {
-				gs[0].mu.Lock()
-				defer gs[0].mu.Unlock()
-				return gs[0].health.gone(1 + i)
-			}
-			if gone() {
-				t.Fatalf("rank %d is gone already", 1+i)
-			}
-			how()
-			for !gone() {
-				<-told
-				told = gs[0].nextParting()
+		for i, part := range []func(){func() { gs[1].Close() }, func() { gs[2].t.Close() }, func() { hole.isolate(3, 5) }} {
+			part()
+			time.Sleep(time.Minute)
+			for _, at := range []int{0, 4} {
+				for r := range gs {
+					if r != at && gone(gs[at], r) != (r >= 1 && r <= 1+i) {
+						t.Errorf("after %d partings, for rank %d rank %d is gone: %v", 1+i, at, r, gone(gs[at], r))
+					}
+				}
 			}
 		}
 		if err := gs[0].Err(); !strings.Contains(fmt.Sprint(err), "rank 2") {
