@@ -112,7 +112,6 @@ func (l *liveness) judge(now time.Time) (verdict *silence, next time.Time) {
 		case d >= bound:
 			silent = append(silent, r)
 			patience = patience && d < bound+bound/2
-
 			until = until.Add(bound / 2)
 		case d >= bound/2:
 			doubt = true
@@ -133,6 +132,7 @@ func (l *liveness) judge(now time.Time) (verdict *silence, next time.Time) {
 	if patience && now.Before(l.sureAt) {
 		return nil, l.sureAt
 	}
+	l.sureAt = time.Time{}
 	return l.decide(now, silent, others), next
 }
 

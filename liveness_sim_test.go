@@ -15,7 +15,6 @@ type sim struct {
 	faulty []bool      // stopped for longer than the bound, or behind a black hole
 	wakes  []time.Time // when a rank that is stopped for a moment goes on
 	rests  []time.Time // when a rank may be stopped again
-	seq    uint64
 	inCall []bool
 }
 
