@@ -55,7 +55,7 @@ var peers = map[int]scenario{
 	37: {"coordinator comes late, or its port is taken (pytorch-operator#333, oneCCL#10)", "TestPeers37_WorkersFirst TestPeers37_PortInUse", ""},
 	38: {"chosen port taken before use (vllm#39015, pytorch#126510, enroot#243)", "TestPeers38_FiftyGroupsAtOnce TestPeers38_AddressCanBeRead", ""},
 	39: {"address in use: which? (pytorch#72816)", "TestPeers39_AddressInUseIsNamed", ""},
-	41: {"a rank never starts (pytorch#52848, #8091, KungFu#247)", "TestPeers41_MissingRank TestMissingCoordinator", ""},
+	41: {"a rank never starts (pytorch#52848, #8091, KungFu#247)", "TestPeers41_MissingRank TestPeers41_UnreachableRank TestMissingCoordinator", ""},
 	42: {"sizes disagree (pytorch#136725)", "TestPeers42_SizesDisagree TestPeers42_BadSizesAndRanks TestRankAndSizeFromEnvironment", ""},
 	43: {"leftovers of an earlier run (openpmix#4022, nccl#1936, ompi#6240)", "TestPeers43_ForeignRunRefused TestPeers43_EarlierStartRefused TestLinkRefusals",
 		"ranks do not meet through files"},

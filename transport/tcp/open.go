@@ -151,7 +151,7 @@ func (o *opening) connect(ctx context.Context, peer int, class transport.Class) 
 		sleepUntil(ctx, time.Now().Add(hearsayGrace)) // it says why, if it was not its own fault
 	}
 	switch {
-	case err != nil && ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)): // else it says more than the cause
 		return nil, o.blame(peer, class, context.Cause(ctx))
 	case err != nil:
 		return nil, o.blame(peer, class, err)

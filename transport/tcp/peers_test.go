@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -97,6 +98,69 @@ func TestPeers39_AddressInUseIsNamed(t *testing.T) {
 		_, errs = startAll(t, links)
 		wantAll(t, errs, "address in use: "+at, fmt.Sprintf("rank %d", r))
 	}
+}
+
+// Scenario 41, a step later: all ranks start, but rank 2 cannot reach rank 1. At the deadline it is said who, and why.
+func TestPeers41_UnreachableRank(t *testing.T) {
+	t.Parallel()
+	cfgs, closed := unreachable(t)
+	cfgs[0].Timeout = 400 * time.Millisecond // the coordinator's deadline comes first: the two ranks add what they know
+	errs := connectAll(t, cfgs)
+	wantAll(t, errs, "deadline passed", "not connected to all others: ranks 1, 2")
+	wantAll(t, errs[1:2], "; this rank: rank 2 (127.0.0.1:")
+	wantAll(t, errs[2:3], "; this rank: rank 1 ("+*closed+")", "connection timed out")
+
+	cfgs, closed = unreachable(t)
+	cfgs[2].Timeout = 400 * time.Millisecond // its deadline comes first: all hear its words
+	errs = append(errs, connectAll(t, cfgs)...)
+	wantAll(t, errs[4:], "rank 2 (127.0.0.1:", "rank 1 ("+*closed+")", "connection timed out")
+	for i, err := range errs {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+}
+
+// unreachable is a world of 4 in which rank 2 cannot reach the port of rank 1, which is set once it is known.
+func unreachable(t *testing.T) (cfgs []Config, closed *string) {
+	cfgs = world(t, 4)
+	for r := range cfgs {
+		cfgs[r].Link, cfgs[r].Timeout = "tcp", 10*time.Second
+	}
+	port := make(chan string, 1)
+	one, two := machine(), machine()
+	listen, dial := one.listen, two.dial
+	one.listen = func(ctx context.Context, network, address string) (net.Listener, error) {
+		ln, err := listen(ctx, network, address)
+		if err == nil {
+			port <- ln.Addr().String()
+		}
+		return ln, err
+	}
+	closed = new(string)
+	var once sync.Once
+	two.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address != cfgs[1].Coordinator {
+			once.Do(func() { *closed = <-port })
+			if address == *closed {
+				return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ETIMEDOUT}
+			}
+		}
+		return dial(ctx, network, address)
+	}
+	cfgs[1].net, cfgs[2].net = one, two
+	return cfgs, closed
+}
+
+// connectAll is startAll for whole transports, where none is expected.
+func connectAll(t *testing.T, cfgs []Config) []error {
+	errs := make([]error, len(cfgs))
+	var wg sync.WaitGroup
+	for r, cfg := range cfgs {
+		wg.Go(func() { _, errs[r] = Connect(t.Context(), cfg) })
+	}
+	wg.Wait()
+	return errs
 }
 
 // Scenario 42, the second half: sizes and ranks that cannot be are refused before anything is asked of the network

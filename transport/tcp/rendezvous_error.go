@@ -2,7 +2,11 @@ package tcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
+
+	"github.com/goccl/goccl/transport"
 )
 
 // A ConfigError is a Config that cannot work. Nothing was sent, and what was opened is closed again.
@@ -23,7 +27,8 @@ func (e *ConfigError) Error() string {
 
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// A JoinError is a start that failed. Every rank that was registered by then gets the same reason.
+// A JoinError is a start that failed. Every rank that was registered by then gets the same reason; to that of a deadline a
+// rank adds which connection it waited for.
 type JoinError struct {
 	Coordinator string // where the ranks met or tried to
 	Missing     []int  // the ranks that had not come when a deadline passed
@@ -44,6 +49,10 @@ func joinError(coordinator string, o *outcome, own error) *JoinError {
 	}
 	if own == nil && (o.code == outcomeMissing || o.code == outcomeLate) {
 		e.Err = context.DeadlineExceeded
+	}
+	// All that the coordinator knows of a deadline is which ranks were not ready.
+	if o.code == outcomeLate && errors.As(own, new(*transport.PeerError)) && !strings.Contains(o.text, own.Error()) {
+		e.Reason += "; this rank: " + own.Error()
 	}
 	return e
 }

@@ -302,6 +302,10 @@ func (s *start) connect(ctx context.Context, open func(ctx context.Context, m *m
 	case own = <-opened:
 	case l := <-s.inbox: // nothing but bad news comes before our result
 		err := s.verdictOf(l, nil)
+		if errors.Is(err, context.DeadlineExceeded) {
+			stop(context.DeadlineExceeded)
+			return s.verdictOf(l, <-opened) // which of the connections was missing here
+		}
 		stop(err)
 		<-opened
 		return err
