@@ -63,21 +63,23 @@ var peers = map[int]scenario{
 		"TestPeers44_SixtyFourRanks TestPeers44_HundredAndTwentyEightRanks TestPeers44_OutOfDescriptors TestPeers44_LowFileLimit", "times are logged, not held to a bound"},
 	46: {"forms of addresses (pytorch#53395, dask-xgboost#5)", "TestPeers46_AddressForms TestPeers46_UnknownName TestConfigRefused TestEndpointForms", ""},
 
-	47: {"one rank dies in an all-reduce (mlx#3862, PR#4060)", "TestPeers47_PendingCallsEndWithTheDead TestPeerDeathIsNamed", ""},
-	49: {"black hole (horovod#3611, nccl#706, #193)", "TestPeers49_BlackHole TestPeers49_PauseBeforeTheBound TestLivenessStoppedRank TestLivenessResumedRank TestLivenessBlackHoles", ""},
+	47: {"one rank dies in an all-reduce (mlx#3862, PR#4060)", "TestPeers47_PendingCallsEndWithTheDead TestPeerDeathIsNamed TestKill", ""},
+	49: {"black hole (horovod#3611, nccl#706, #193)",
+		"TestPeers49_BlackHole TestPeers49_PauseBeforeTheBound TestLivenessStoppedRank TestLivenessResumedRank TestLivenessBlackHoles " +
+			"TestStop TestStopBriefly TestBlackHole TestPacketsDropped", ""},
 	50: {"who is it? (nccl#1324, pytorch#83289)", "TestPeers50_TheSleeperIsNamed TestPeers50_TheFirstCauseWins", ""},
 	51: {"a rank aborts (pytorch#113281)", "TestPeers51_AbortWakesTheNeighbours TestAbortReachesEveryRank", ""},
 	52: {"close and abort hang (nccl#863, pytorch#132696, PR#192105)", "TestPeers52_CloseWithWorkInFlight TestCloseEndsOwnCall TestAbortDuringMessages", ""},
-	54: {"rank 0 leaves first (pytorch#123969, #69520, AReaL#1245, Paddle PR#44964)", "TestPeers54_StaggeredExits", ""},
+	54: {"rank 0 leaves first (pytorch#123969, #69520, AReaL#1245, Paddle PR#44964)", "TestPeers54_StaggeredExits TestStaggeredExits TestStaggeredExitsInOneProcess", ""},
 	56: {"cut-offs of a federated average (hivemind#676, #519, #351)", "", "there are no federated rounds yet"},
 	57: {"time-outs that clash (torchtitan#2899, pytorch#14376)", "TestPeers57_TheEarliestLimitWins TestDefaultTimeout", ""},
-	59: {"rare stalls (exo#2219, mlx#4475)", "TestPeers59_Soak", "-soak says for how long"},
+	59: {"rare stalls (exo#2219, mlx#4475)", "TestPeers59_Soak TestSoak", "-soak says for how long"},
 
 	60: {"too many bytes (gloo#169, PR#192)", "TestPeers60_BytesSent", ""},
 	61: {"reduce-scatter as many all-reduces (pytorch PR#149869)", "TestPeers61_BytesOfReduceScatter", ""},
 	63: {"cliffs between lengths (ompi PR#8186, #12550)", "", "a matter of measurement: bench sweeps lengths, no test holds them to a bound yet"},
 	64: {"more sockets are slower (nccl#450, #438)", "", "two ranks have one connection for their collectives"},
-	65: {"waiting burns a core (mlx#4475, oneCCL#209)", "TestPeers65_WaitingIsFree TestSleepersHoldNoThreads", ""},
+	65: {"waiting burns a core (mlx#4475, oneCCL#209)", "TestPeers65_WaitingIsFree TestSleepersHoldNoThreads TestIdle", ""},
 	67: {"latency and bandwidth (gloo#158, #248, ompi#9062)", "", "a matter of measurement: README has the table, bench the sweep"},
 
 	68: {"different collectives meet (pytorch#22071, #78022, gloo PR#456)", "TestPeers68_DifferentCalls TestPeers68_DifferentAlgorithms TestMismatch", ""},
@@ -87,7 +89,7 @@ var peers = map[int]scenario{
 	73: {"message to oneself (pytorch#83912, #106164, gloo#344)", "TestPeers73_SendToSelf", ""},
 	75: {"calls on a dead group (pytorch PR#192105)", "TestPeers75_CallsAfterClose TestPeers75_CallsAfterAbort TestPeers75_CallsAfterAFailure", ""},
 
-	76: {"strangers on the port (pytorch#106294, PR#107607)", "TestPeers76_Strangers TestPendingIsBounded TestSilentStrangerIsDropped", ""},
+	76: {"strangers on the port (pytorch#106294, PR#107607)", "TestPeers76_Strangers TestPendingIsBounded TestSilentStrangerIsDropped TestHostile", ""},
 	77: {"wrong magic first (nccl#1871)", "TestPeers77_StrangerFirst", ""},
 	78: {"connect and hang up (ompi-release PR#364)", "TestPeers78_ConnectAndHangUp", ""},
 	80: {"stray bytes crash a decoder (nccl#1996)", "TestPeers80_FramesOutOfPlace FuzzDecodeHeader FuzzAnswer FuzzMessage FuzzDecodeNotice FuzzDecodeEnvelope", ""},
