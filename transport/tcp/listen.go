@@ -17,6 +17,14 @@ import (
 // a few round trips and dials again when it was pushed out, a silent stranger would sit there for seconds.
 const maxPending = 512
 
+// pendingLimit is maxPending, or less where that would take a good part of the descriptors that this process may have.
+func pendingLimit() int {
+	if n := descriptorLimit(); n > 0 {
+		return int(min(maxPending, max(n/8, 16)))
+	}
+	return maxPending
+}
+
 // A handler serves the connections of one purpose.
 type handler interface {
 	// check decides about a proved connection; it may wait until ctx ends.
@@ -35,6 +43,7 @@ type server struct {
 	cred      *credentials
 	handlers  map[purpose]handler
 	strangers *strangers
+	most      int           // pending connections
 	patience  time.Duration // with a connection that does not prove itself
 	life      context.Context
 	end       context.CancelFunc
@@ -49,7 +58,7 @@ type server struct {
 }
 
 func newServer(c *credentials, as role, log *slog.Logger, handlers map[purpose]handler) *server {
-	s := &server{cred: c, role: as, handlers: handlers, strangers: &strangers{log: log}, patience: handshakeTimeout}
+	s := &server{cred: c, role: as, handlers: handlers, strangers: &strangers{log: log}, most: pendingLimit(), patience: handshakeTimeout}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s
 }
@@ -116,11 +125,11 @@ func (s *server) accept(ln net.Listener) {
 		if errors.Is(err, net.ErrClosed) || s.life.Err() != nil {
 			return
 		}
-		// Out of descriptors, most likely: there is nothing to do but to try again later.
+		// Out of descriptors, most likely: when it is not strangers who hold them, there is nothing to do but to try again later.
 		s.mu.Lock()
 		fault := s.fault
 		s.mu.Unlock()
-		if fault != nil {
+		if fault != nil && !(outOfDescriptors(err) && s.shed()) {
 			fault(fmt.Errorf("accept at %s: %w", ln.Addr(), explain(err)))
 		}
 		s.strangers.report(ln.Addr().String(), err)
@@ -139,17 +148,35 @@ func (s *server) admit(conn net.Conn) {
 		conn.Close()
 		return
 	}
-	if s.pending.Len() >= maxPending {
-		s.pending.Front().Value.(net.Conn).Close()
-		s.pending.Remove(s.pending.Front())
+	if s.pending.Len() >= s.most {
+		s.pushOut()
 	}
 	e := s.pending.PushBack(conn)
 	s.wg.Add(1)
 	go s.handshake(conn, e)
 }
 
+// pushOut drops the oldest pending connection; s.mu is held.
+func (s *server) pushOut() {
+	s.pending.Front().Value.(net.Conn).Close()
+	s.pending.Remove(s.pending.Front())
+}
+
+// shed drops half of the pending connections, at least one, to have their descriptors. It reports whether there was any.
+func (s *server) shed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := (s.pending.Len() + 1) / 2
+	for range n {
+		s.pushOut()
+	}
+	return n > 0
+}
+
 func (s *server) handshake(conn net.Conn, e *list.Element) {
 	defer s.wg.Done()
+	ctx, cancel := context.WithTimeout(s.life, s.patience)
+	defer cancel()
 	from := peerName(conn)
 	leave := func() {
 		s.mu.Lock()
@@ -162,7 +189,7 @@ func (s *server) handshake(conn net.Conn, e *list.Element) {
 	if err != nil {
 		s.notify(nil, err, from)
 	} else {
-		h, serve, err = s.receive(secured, from)
+		h, serve, err = s.receive(ctx, secured, from)
 	}
 	if err == nil {
 		err = serve.take(secured, h, func() {
@@ -178,8 +205,8 @@ func (s *server) handshake(conn net.Conn, e *list.Element) {
 	}
 }
 
-// receive is the acceptor's side of the handshake, up to the sent ACCEPT.
-func (s *server) receive(conn net.Conn, from string) (*hello, handler, error) {
+// receive is the acceptor's side of the handshake, up to the sent ACCEPT. ctx ends when the time for it is over.
+func (s *server) receive(ctx context.Context, conn net.Conn, from string) (*hello, handler, error) {
 	g, err := s.cred.answer(conn, s.as())
 	if err != nil {
 		return nil, nil, s.turnAway(conn, g.hello, err, from)
@@ -188,8 +215,6 @@ func (s *server) receive(conn net.Conn, from string) (*hello, handler, error) {
 	if serve == nil {
 		return nil, nil, reject(conn, refuse("nobody serves purpose %d here", g.purpose))
 	}
-	ctx, cancel := context.WithTimeout(s.life, s.patience)
-	defer cancel()
 	if r := serve.check(ctx, g.hello, conn); r != nil {
 		return nil, nil, reject(conn, r)
 	}

@@ -30,7 +30,8 @@ func (m *mesh) dial(ctx context.Context, peer int, class transport.Class, group 
 			return conn, nil
 		}
 		gone := errors.Is(err, syscall.ECONNREFUSED) && time.Since(began) > refusedPatience
-		if lasting(err) || gone {
+		strangers := outOfDescriptors(err) && m.host.srv.shed() // they had what was wanted here
+		if lasting(err) && !strangers || gone {
 			return nil, m.peerError(peer, fmt.Errorf("%v connection: %w", class, explain(err)))
 		}
 		if last == nil || ctx.Err() == nil {

@@ -186,7 +186,7 @@ func handshake(t *testing.T, near, far *credentials, tamper func(k kind, p []byt
 	accepted := make(chan error, 1)
 	go func() {
 		s := newServer(far, roleRank, orDiscard(nil), map[purpose]handler{purposeLink: counting{}})
-		_, _, err := s.receive(toD, "the test")
+		_, _, err := s.receive(t.Context(), toD, "the test")
 		accepted <- err
 		toD.Close()
 	}()

@@ -302,18 +302,7 @@ func TestNoLeaks(t *testing.T) {
 		m.close()
 		m.close()
 	}
-	eventually(t, "goroutines and descriptors to end", func() (bool, string) {
-		runtime.GC() // closes the test's own dialled connection
-		buf := make([]byte, 1<<20)
-		var stray []string
-		for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if strings.Contains(g, "goccl/transport/tcp.") && !strings.Contains(g, "testing.tRunner") {
-				stray = append(stray, g)
-			}
-		}
-		now := openFiles(t)
-		return len(stray) == 0 && now <= files, fmt.Sprintf("%d files (had %d), goroutines: %s", now, files, strings.Join(stray, "\n\n"))
-	})
+	noneLeft(t, files)
 }
 
 func openFiles(t *testing.T) int {

@@ -3,6 +3,7 @@ package tcp
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -122,28 +123,65 @@ func (c counting) take(conn net.Conn, h *hello, settled func()) error {
 }
 func (c counting) refused(*hello, error, string) {}
 
+// TestSilentStrangerIsDropped: also one that says a byte now and then, and under TLS.
 func TestSilentStrangerIsDropped(t *testing.T) {
 	t.Parallel()
-	if handshakeTimeout >= 30*time.Second {
+	if handshakeTimeout > 10*time.Second {
 		t.Errorf("a silent stranger stays for %v", handshakeTimeout)
 	}
-	ln := listener(t)
-	s := newServer(nil, roleRank, orDiscard(nil), nil)
-	s.patience = 50 * time.Millisecond
-	s.serve(ln)
-	defer s.close()
-	for _, first := range []string{"", magic, string(message(kindHello, (&hello{purpose: purposeLink}).payload()))} {
+	secured, err := newCredentials(nil, testCA.Loopback("a rank"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := string(message(kindHello, (&hello{purpose: purposeLink}).payload()))
+	for _, cred := range []*credentials{nil, secured} {
+		ln := listener(t)
+		s := newServer(cred, roleRank, orDiscard(nil), nil)
+		s.patience = 200 * time.Millisecond
+		s.serve(ln)
+		defer s.close()
+		for _, first := range []string{"", magic, said, "\x16\x03\x01", clientHello(t)} {
+			c, err := net.Dial("tcp", ln.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			io.WriteString(c, first)
+			c.SetReadDeadline(time.Now().Add(5 * time.Second))
+			if _, err := io.Copy(io.Discard, c); err != nil && !strings.Contains(err.Error(), "reset") {
+				t.Errorf("after %q: %v, want the end of the connection", first, err)
+			}
+		}
 		c, err := net.Dial("tcp", ln.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		io.WriteString(c, first)
-		c.SetReadDeadline(time.Now().Add(5 * time.Second))
-		if _, err := io.Copy(io.Discard, c); err != nil && !strings.Contains(err.Error(), "reset") {
-			t.Errorf("after %q: %v, want the end of the connection", first, err)
+		for began, i := time.Now(), 0; ; i++ {
+			if _, err := c.Write([]byte{(said + said)[i%len(said)]}); err != nil {
+				break
+			}
+			if time.Since(began) > 5*time.Second {
+				t.Error("one that says a byte now and then may stay")
+				break
+			}
+			time.Sleep(s.patience / 20)
 		}
 	}
+}
+
+// clientHello is how a TLS client begins.
+func clientHello(t *testing.T) string {
+	near, far := net.Pipe()
+	defer far.Close()
+	defer near.Close()
+	go tls.Client(near, &tls.Config{InsecureSkipVerify: true}).Handshake()
+	p := make([]byte, 4<<10)
+	n, err := far.Read(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(p[:n])
 }
 
 func TestPendingIsBounded(t *testing.T) {
@@ -191,7 +229,7 @@ func TestHandshakeLeavesTheRest(t *testing.T) {
 		near.Write(append(message(kindHello, h.payload()), append(message(kindProof, make([]byte, proofSize)), "data"...)...))
 	}()
 	go io.Copy(io.Discard, near)
-	got, _, err := s.receive(far, "test")
+	got, _, err := s.receive(t.Context(), far, "test")
 	if err != nil || got.group != 7 || got.runID != "r" {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -209,7 +247,7 @@ func FuzzAnswer(f *testing.F) {
 	s := newServer(nil, roleRank, orDiscard(nil), map[purpose]handler{purposeLink: counting{}})
 	f.Fuzz(func(t *testing.T, p []byte) {
 		conn := &scripted{in: bytes.NewReader(p)}
-		h, serve, err := s.receive(conn, "fuzz")
+		h, serve, err := s.receive(t.Context(), conn, "fuzz")
 		if err == nil && (h == nil || serve == nil) {
 			t.Fatalf("%v, %v", h, err)
 		}
