@@ -35,7 +35,12 @@ func (r *rank) Regroup(ctx context.Context, next transport.Epoch) (transport.Tra
 	}
 	t, err := r.gather(next)
 	if err != nil {
-		return nil, err
+		select {
+		case <-r.gone: // meanwhile, which counts as having come and gone
+			return nil, net.ErrClosed
+		default:
+			return nil, err
+		}
 	}
 	self := slices.Index(next.Ranks, r.Rank())
 	select {
