@@ -373,7 +373,7 @@ func TestShrinkGivenUp(t *testing.T) {
 		_, errs := shrinkAll(t, ctx, gs[1:3])
 		for i, err := range errs {
 			var stall *StallError
-			if !errors.As(err, &stall) || !slices.Equal(stall.Missing, []int{3}) {
+			if !errors.As(err, &stall) || !slices.Contains(stall.Missing, 3) { // and whoever of the two gave up first
 				t.Errorf("rank %d: %v, want a StallError about rank 3", i+1, err)
 			}
 		}
