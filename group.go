@@ -346,6 +346,7 @@ func (g *ProcessGroup) close() error {
 
 // shut ends everything, with no regard to the others but that they get what they have been told.
 func (g *ProcessGroup) shut() error {
+	g.withdrawOffer()
 	g.mu.Lock()
 	g.health.closing = true
 	g.settle()

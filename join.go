@@ -59,15 +59,17 @@ func Join(ctx context.Context, cfg JoinConfig) (*ProcessGroup, error) {
 	return g, nil
 }
 
-// arrive makes sure, where this process was admitted to a job that runs, that every rank has got the group: the barrier is the
-// first call of all of them.
+// arrive makes sure, where this process was admitted to a job that runs, that every rank has got the group. The first two calls
+// of all of them are barriers: after the first all are connected, after the second all are agreed to go on (see Admit).
 func (g *ProcessGroup) arrive(ctx context.Context) error {
 	r, ok := g.Transport().(transport.Regrouper)
 	if !ok || r.Epoch() == 0 {
 		return nil
 	}
-	if err := g.Barrier(ctx); err != nil {
-		return fmt.Errorf("join: admitted as rank %d of %d, but not all came: %w", g.Rank(), g.Size(), err)
+	for range 2 {
+		if err := g.Barrier(ctx); err != nil {
+			return fmt.Errorf("join: admitted as rank %d of %d, but not all came: %w", g.Rank(), g.Size(), err)
+		}
 	}
 	return nil
 }

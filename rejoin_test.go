@@ -41,7 +41,7 @@ func closeGroups(gs []*ProcessGroup) {
 	wg.Wait()
 }
 
-// A process that comes to a run is in when all ranks of the next group have met in their first barrier, and not before.
+// A process that comes to a run is in when all ranks of the next group have met in two barriers, and not before.
 func TestJoinARunThatRuns(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -90,8 +90,10 @@ func TestJoinARunThatRuns(t *testing.T) {
 		}
 		for r := range larger {
 			wg.Go(func() {
-				if err := larger[r].Barrier(t.Context()); err != nil {
-					t.Errorf("rank %d: %v", r, err)
+				for range 2 {
+					if err := larger[r].Barrier(t.Context()); err != nil {
+						t.Errorf("rank %d: %v", r, err)
+					}
 				}
 			})
 		}

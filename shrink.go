@@ -66,6 +66,7 @@ type shrink struct {
 	seen      int            // health.departures that the agreement knows of
 	news      chan struct{}  // something has changed; only Shrink listens
 	done      chan struct{}  // closed when the running call of Shrink has ended; nil: none is running
+	larger    *ProcessGroup  // what Admit has made when the group broke; perhaps the others have gone on to it
 }
 
 // agreed returns the group's part in the agreement. The caller holds g.mu.
@@ -208,7 +209,7 @@ func (s *shrinking) look() shrinkView {
 	a := g.shrink.agreement
 	return shrinkView{
 		closed: g.closed || g.torn, result: a.result, instance: a.instance, attempt: a.attempt,
-		member: slices.Contains(a.base, g.rank), doomed: a.doomed(), commit: a.committed && a.peers[g.rank].opened,
+		member: slices.Contains(a.base, g.rank), doomed: a.doomed(), commit: a.committed && a.holds(),
 	}
 }
 
@@ -275,8 +276,11 @@ func (s *shrinking) report() {
 	s.g.postAgreed()
 }
 
-// take makes the next group of the transport that has been opened.
+// take makes the next group of the transport that has been opened, or takes the larger one that Admit has made.
 func (s *shrinking) take(v proposal) *ProcessGroup {
+	if larger := s.g.takeLarger(v.epoch); larger != nil {
+		return larger
+	}
 	t := s.open.t
 	s.open = nil
 	return s.g.succeed(t, v.epoch, v.ranks)

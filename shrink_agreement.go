@@ -44,6 +44,7 @@ type agreedMessage struct {
 	rank     int      // vote: for whom; failed: who is at fault, -1: unknown
 	severed  bool     // failed: the sender has lost that rank; left: it may not come back
 	tried    uint64   // promise: highest epoch number that the sender has heard of
+	offers   bool     // promise: the sender has an offer
 }
 
 type agreedKind uint8
@@ -78,6 +79,7 @@ type agreedPeer struct {
 	lost     []int  // ranks that it has lost
 	blames   int    // whom it could not connect with; -1: nobody
 	done     bool   // it knows of the commit
+	offers   bool   // it said so with its promise
 	reminded bool   // of the last decision, in this instance
 }
 
@@ -93,6 +95,10 @@ type agreement struct {
 	attempt   proposal // what the instance before has decided; none in instance 0
 	fruitless int      // how many decisions in a row have changed no rank
 	committed bool     // attempt stands
+
+	// offer is the larger group that Admit has all but made here: it stands once every rank of the group has it, which a rank
+	// may have learned that is gone now. So if all who promise have it, it is what instance 0 decides.
+	offer proposal
 
 	tried    uint64
 	promised ballot // as an acceptor, in this instance
@@ -149,8 +155,11 @@ func (a *agreement) enter(gone func(rank int) bool) {
 		}
 	}
 	a.peers[a.rank].left = false
-	if a.instance > 0 && !a.committed { // what an earlier call had opened is closed
-		a.tell(a.base, a.decision())
+	switch {
+	case a.committed:
+		a.tellDecision(a.base)
+	case a.instance > 0: // what an earlier call had opened is closed
+		a.tellDecision(a.base)
 		a.tell(a.base, agreedMessage{kind: agreedFailed, rank: -1})
 	}
 	a.run()
@@ -250,10 +259,10 @@ func (a *agreement) step() {
 	}
 	_, member := slices.BinarySearch(a.base, a.rank)
 	switch {
-	case !member, a.committed && !a.peers[a.rank].opened:
+	case !member, a.committed && !a.holds():
 		a.result = agreedExcluded
 	case a.committed:
-		if !slices.ContainsFunc(a.base, func(r int) bool { return a.living(r) && !a.peers[r].done }) {
+		if a.instance == 0 || !slices.ContainsFunc(a.base, func(r int) bool { return a.living(r) && !a.peers[r].done }) {
 			a.result = agreedCommit
 		}
 	case !a.enough(a.possible()):
@@ -264,6 +273,20 @@ func (a *agreement) step() {
 			a.propose()
 		}
 	}
+}
+
+// holds reports whether what is committed is open here.
+func (a *agreement) holds() bool {
+	if a.instance == 0 {
+		return a.offer.ranks != nil
+	}
+	return a.peers[a.rank].opened
+}
+
+// conclude says that the offer stands.
+func (a *agreement) conclude() {
+	a.attempt, a.committed = a.offer, true
+	a.tellDecision(a.base)
 }
 
 // possible counts the ranks of the base that take part or may come back.
@@ -312,11 +335,20 @@ func (a *agreement) send(to int, m agreedMessage) {
 	}
 }
 
-// tell sends to those of the ranks that are living; a decision to all of them, since it can help those who are held for gone.
+// tell sends to those of the ranks that are living.
 func (a *agreement) tell(ranks []int, m agreedMessage) {
 	for _, r := range ranks {
-		if a.living(r) || m.kind == agreedDecided {
+		if a.living(r) {
 			a.send(r, m)
+		}
+	}
+}
+
+// tellDecision sends the last decision to other ranks, also to those held for gone: it helps if they are not.
+func (a *agreement) tellDecision(ranks []int) {
+	for _, r := range ranks {
+		if r != a.rank {
+			a.send(r, a.decision())
 		}
 	}
 }

@@ -16,6 +16,7 @@ type simFaults struct {
 	split                      bool // the world falls into two halves, one stream after the other
 	early                      bool // a silent rank may be held for gone while what it sent is still on its way
 	minority                   bool
+	admits                     bool // the first group broke in an Admit, which all or only some of its ranks could make
 }
 
 type shrinkSim struct {
@@ -32,7 +33,8 @@ type shrinkSim struct {
 	log     []string
 	steps   int
 	actions []simAction
-	lone    int // ranks crashed before anybody called Shrink
+	lone    int  // ranks crashed before anybody called Shrink
+	offered bool // every rank of the first group has what Admit made, which any of them may learn
 }
 
 type simGroup struct {
@@ -85,6 +87,16 @@ func newShrinkSim(seed uint64, n int, faults simFaults) *shrinkSim {
 	s.first = s.newGroup(nil, 0, ids)
 	for r, seat := range s.first.seats {
 		seat.a = newAgreement(r, n, 0, faults.minority)
+	}
+	if faults.admits {
+		spoilt := s.rng.IntN(2*n) - n // this rank could not; below 0: all could
+		for r, seat := range s.first.seats {
+			if r != spoilt {
+				seat.a.offer = proposal{commit: true, epoch: 1, ranks: ids}
+			}
+			seat.a.tried = 1
+		}
+		s.offered = spoilt < 0
 	}
 	if faults.split {
 		left := make([]bool, n)
@@ -227,6 +239,9 @@ func (s *shrinkSim) enabled(g *simGroup) {
 		if !seat.called && s.calls(g, j) || seat.quit && s.rng.IntN(4) == 0 {
 			add("call", j, 0)
 		}
+		if s.offered && g.level == 0 && !seat.called {
+			add("learn", j, 0)
+		}
 		if seat.try != nil {
 			s.enabledOpening(g, j, add)
 		}
@@ -301,6 +316,12 @@ func (s *shrinkSim) perform(act simAction) {
 		seat.seen, seat.try = seat.a.instance, nil
 		seat.a.enter(func(r int) bool { return seat.gone[r] })
 		s.follow(g, i)
+	case "learn":
+		seat := g.seats[i]
+		seat.called, seat.a.result = true, agreedCommit
+		seat.a.conclude()
+		s.follow(g, i)
+		s.end(g, i)
 	case "deliver":
 		m := g.queues[i][j][0]
 		g.queues[i][j] = g.queues[i][j][1:]
@@ -334,7 +355,7 @@ func (s *shrinkSim) follow(g *simGroup, i int) {
 			g.queues[i][o.to] = append(g.queues[i][o.to], o.agreedMessage)
 		}
 	}
-	if a.instance > 0 {
+	if a.instance > 0 || a.committed {
 		s.checkDecision(g, a)
 	}
 	if !a.active || seat.ended {
@@ -473,7 +494,7 @@ func (s *shrinkSim) checkCrashStop() {
 			}) {
 				s.fail("rank %d goes on as %v, living are %v", i, v.ranks, living)
 			}
-			if 2*(s.n-s.lone) <= s.n && !s.faults.minority {
+			if 2*(s.n-s.lone) <= s.n && !s.faults.minority && !s.faults.admits {
 				s.fail("rank %d goes on although %d of %d were dead before", i, s.lone, s.n)
 			}
 		}
@@ -526,6 +547,12 @@ func TestShrinkAgreementCrashes(t *testing.T) {
 func TestShrinkAgreementMinority(t *testing.T) {
 	simulate(t, 5_000, func(rng *rand.Rand, n int) simFaults {
 		return simFaults{crashes: rng.IntN(n), minority: true}
+	})
+}
+
+func TestShrinkAgreementAfterAdmit(t *testing.T) {
+	simulate(t, 10_000, func(rng *rand.Rand, n int) simFaults {
+		return simFaults{admits: true, crashes: rng.IntN(n), split: rng.IntN(2) == 0, cuts: rng.IntN(2), withdrawals: rng.IntN(2), early: rng.IntN(2) == 0}
 	})
 }
 

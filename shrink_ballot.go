@@ -103,7 +103,7 @@ func (a *agreement) asked(from int, m *agreedMessage) {
 		a.send(from, a.ballotPaper())
 	case m.kind == agreedPrepare:
 		a.promised = m.ballot
-		a.send(from, agreedMessage{kind: agreedPromise, ballot: m.ballot, accepted: a.accepted, value: a.value, tried: a.tried})
+		a.send(from, agreedMessage{kind: agreedPromise, ballot: m.ballot, accepted: a.accepted, value: a.value, tried: a.tried, offers: a.offer.ranks != nil})
 	default:
 		a.promised, a.accepted, a.value = m.ballot, m.ballot, m.value
 		a.send(from, agreedMessage{kind: agreedAccepted, ballot: m.ballot})
@@ -175,19 +175,21 @@ func (a *agreement) promisedBy(from int, m *agreedMessage) {
 		return
 	}
 	p := &a.peers[from]
-	p.answered, p.promised = true, m.ballot
+	p.answered, p.promised, p.offers = true, m.ballot, m.offers
 	if a.best.less(m.accepted) {
 		a.best, a.known = m.accepted, m.value
 	}
 	a.highest = max(a.highest, m.tried)
 }
 
-// choose returns what to propose once every living rank has promised: what may have been decided already, else that the
-// attempt stands, else a new set.
+// choose returns what to propose once every living rank has promised: what may have been decided already, else the offer if
+// it may stand, else that the attempt stands, else a new set.
 func (a *agreement) choose() proposal {
 	switch {
 	case a.known.ranks != nil:
 		return a.known
+	case a.instance == 0 && !slices.ContainsFunc(a.survivors(), func(r int) bool { return !a.peers[r].offers }):
+		return a.offer
 	case a.complete():
 		return proposal{commit: true, epoch: a.attempt.epoch, ranks: a.attempt.ranks}
 	}
@@ -217,7 +219,7 @@ func (a *agreement) connected() []int {
 
 // learn takes a decision, whoever it comes from, and sends it on.
 func (a *agreement) learn(instance uint32, v proposal) {
-	if a.committed || instance < a.instance || v.commit && instance == 0 {
+	if a.committed || instance < a.instance {
 		return
 	}
 	before := a.base
@@ -244,11 +246,7 @@ func (a *agreement) learn(instance uint32, v proposal) {
 	if !a.active {
 		return
 	}
-	for _, r := range before {
-		if r != a.rank {
-			a.send(r, a.decision())
-		}
-	}
+	a.tellDecision(before)
 	for _, r := range a.base {
 		if a.peers[r].gone {
 			a.accuse(r)

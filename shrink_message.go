@@ -15,6 +15,7 @@ const (
 const (
 	agreedFlagCommit = 1 << iota
 	agreedFlagSevered
+	agreedFlagOffers
 	agreedFlagMore // the next notice carries the next piece
 	agreedFlags
 )
@@ -28,6 +29,9 @@ func (m *agreedMessage) encode(size int) []notice {
 	}
 	if m.severed {
 		head[1] |= agreedFlagSevered
+	}
+	if m.offers {
+		head[1] |= agreedFlagOffers
 	}
 	le := binary.LittleEndian
 	le.PutUint32(head[4:], m.instance)
@@ -91,6 +95,7 @@ func (d *agreedReader) decode(text string, size int) (*agreedMessage, error) {
 		value:    proposal{commit: flags&agreedFlagCommit != 0, epoch: le.Uint64(p[24:])},
 		rank:     int(int32(le.Uint32(p[40:]))),
 		severed:  flags&agreedFlagSevered != 0,
+		offers:   flags&agreedFlagOffers != 0,
 		tried:    le.Uint64(p[32:]),
 	}
 	var ok bool

@@ -23,7 +23,7 @@ func TestAgreedMessageOverTheWire(t *testing.T) {
 		messages := []agreedMessage{
 			{kind: agreedVote, instance: 3, ballot: b, rank: size - 1},
 			{kind: agreedPrepare, ballot: b},
-			{kind: agreedPromise, ballot: b, tried: 1 << 60},
+			{kind: agreedPromise, ballot: b, tried: 1 << 60, offers: true},
 			{kind: agreedPromise, ballot: b, accepted: ballot{6, 0}, value: proposal{epoch: 9, ranks: set()}},
 			{kind: agreedAccept, ballot: b, value: proposal{commit: true, epoch: 9, ranks: set()}},
 			{kind: agreedAccepted, ballot: b},
