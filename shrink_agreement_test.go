@@ -253,7 +253,7 @@ func (s *shrinkSim) enabled(g *simGroup) {
 			if queued && !s.left(g, j) {
 				add("deliver", i, j)
 			}
-			if !seat.gone[i] && s.isGone(g, i, j) && (!queued || s.faults.early) {
+			if !seat.gone[i] && s.isGone(g, i, j) && (!queued || s.faults.early && !s.left(g, i)) {
 				add("notice", i, j)
 			}
 		}
