@@ -50,14 +50,16 @@ func TestTrainingTogetherEqualsTrainingAlone(t *testing.T) {
 			start := newNetwork(o.seed, layerSizes...)
 			err := runRanks(t, c.size, func(ctx context.Context, g *goccl.ProcessGroup) error {
 				reports := 0
-				n, err := train(ctx, g, data, test, o, func(r epochReport) {
+				trainer := newTrainer(g, data, test, o)
+				trainer.report = func(r epochReport) {
 					if reports++; r.epoch != reports || r.loss <= 0 || r.waited > r.took {
 						t.Errorf("rank %d: report %d is %+v", g.Rank(), reports, r)
 					}
-				})
-				if err != nil {
+				}
+				if err := trainer.train(ctx); err != nil {
 					return err
 				}
+				n := trainer.network
 				if reports != o.epochs {
 					t.Errorf("%d reports", reports)
 				}
@@ -67,7 +69,7 @@ func TestTrainingTogetherEqualsTrainingAlone(t *testing.T) {
 				if d := distance(n.params, start.params); d < bounds[c.wire] {
 					t.Errorf("the parameters moved by %v only: the bound proves nothing", d)
 				}
-				_, err = sameBits(ctx, g, n.params)
+				_, err := sameBits(ctx, g, n.params)
 				return err
 			})
 			if err != nil {
@@ -87,9 +89,10 @@ func TestEmptyShards(t *testing.T) {
 	o := options{wire: dtype.F64, epochs: 3, seed: 1}
 	alone := trainAlone(data, 7, o)
 	err = runRanks(t, 7, func(ctx context.Context, g *goccl.ProcessGroup) error {
-		n, err := train(ctx, g, data, test, o, func(epochReport) {})
+		trainer := newTrainer(g, data, test, o)
+		err := trainer.train(ctx)
 		if err == nil {
-			if d := distance(n.params, alone.params); !(d <= bounds[dtype.F64]) {
+			if d := distance(trainer.network.params, alone.params); !(d <= bounds[dtype.F64]) {
 				t.Errorf("%v from training alone", d)
 			}
 		}
@@ -101,21 +104,25 @@ func TestEmptyShards(t *testing.T) {
 }
 
 func TestRun(t *testing.T) {
-	var out bytes.Buffer
+	data, test, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out [2]bytes.Buffer
 	o := options{wire: dtype.F64, epochs: 3, seed: 1}
-	err := runRanks(t, 2, func(ctx context.Context, g *goccl.ProcessGroup) error {
-		if g.IsLeader() {
-			return run(ctx, g, o, &out)
-		}
-		return run(ctx, g, o, new(bytes.Buffer))
+	err = runRanks(t, 2, func(ctx context.Context, g *goccl.ProcessGroup) error {
+		return run(ctx, newTrainer(g, data, test, o), &out[g.Rank()])
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"2 ranks", "\n    3  ", "all 2 ranks hold bit-identical parameters", "‖a−b‖₂/‖b‖₂ = "} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("printed %s\nlacks %q", out.String(), want)
+		if !strings.Contains(out[0].String(), want) {
+			t.Errorf("printed %s\nlacks %q", out[0].String(), want)
 		}
+	}
+	if out[1].Len() > 0 {
+		t.Errorf("rank 1 prints too: %s", out[1].String())
 	}
 }
 
