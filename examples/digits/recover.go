@@ -30,9 +30,7 @@ func (t *trainer) shrink(ctx context.Context, lost *goccl.PeerError) error {
 	if err != nil {
 		return fmt.Errorf("digits: cannot go on: %w; it began with %w", err, lost)
 	}
-	gone := missing(g.ParentRanks(), t.group.Size())
-	t.use(g)
-	t.changed(fmt.Sprintf("%s lost in %s #%d, going on with %d ranks", names(gone), lost.Op, lost.Seq, g.Size()))
+	t.goOnWith(g, fmt.Sprintf("lost in %s #%d", lost.Op, lost.Seq))
 	return nil
 }
 
@@ -41,19 +39,38 @@ func (t *trainer) shrink(ctx context.Context, lost *goccl.PeerError) error {
 func (t *trainer) admit(ctx context.Context) error {
 	for {
 		g, err := t.group.Admit(ctx)
-		if err != nil || g == t.group {
+		switch {
+		case err != nil && t.group.Err() == nil:
+			return nil // whoever came did not make it; the group is as before
+		case err != nil || g == t.group:
 			return err
 		}
-		came := g.Size() - t.group.Size()
-		t.use(g)
-		if came == 1 {
-			t.changed(fmt.Sprintf("a process returned, %d ranks", g.Size()))
-		} else {
-			t.changed(fmt.Sprintf("%d processes returned, %d ranks", came, g.Size()))
-		}
+		t.goOnWith(g, "lost")
 		if err := t.agree(ctx); err != nil {
 			return err
 		}
+	}
+}
+
+// goOnWith takes the group that follows the last one, and says who has gone and come.
+func (t *trainer) goOnWith(g *goccl.ProcessGroup, lost string) {
+	from := g.ParentRanks() // -1 for who has come
+	var gone []int
+	for r := range t.group.Size() {
+		if !slices.Contains(from, r) {
+			gone = append(gone, r)
+		}
+	}
+	came := g.Size() - (t.group.Size() - len(gone))
+	t.use(g)
+	if len(gone) > 0 {
+		t.changed(fmt.Sprintf("%s %s, going on with %d ranks", names(gone), lost, g.Size()))
+	}
+	switch {
+	case came == 1:
+		t.changed(fmt.Sprintf("a process returned, %d ranks", g.Size()))
+	case came > 1:
+		t.changed(fmt.Sprintf("%d processes returned, %d ranks", came, g.Size()))
 	}
 }
 
@@ -73,16 +90,6 @@ func (t *trainer) agree(ctx context.Context) error {
 	}
 	t.step = int(state[1])
 	return nil
-}
-
-// missing returns the ranks of a group of that size that are not among those left.
-func missing(left []int, size int) (gone []int) {
-	for r := range size {
-		if !slices.Contains(left, r) {
-			gone = append(gone, r)
-		}
-	}
-	return gone
 }
 
 func names(ranks []int) string {
