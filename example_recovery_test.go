@@ -52,10 +52,10 @@ func ExampleProcessGroup_Shrink() {
 				}
 				return nil
 			})
-			defer g.Close()
 			if err == nil && g.IsLeader() {
 				fmt.Println(g.Size(), "ranks got to", state[0])
 			}
+			g.Close()
 		})
 	}
 	ranks.Wait()
