@@ -54,7 +54,7 @@ func circle(ctx context.Context, g *goccl.ProcessGroup, i int) error {
 // as a failure of one of its ends; in the middle of a start it is made good, or fails the start for all.
 func TestCut(t *testing.T) {
 	for i := range times(1) {
-		for _, where := range []cutting{{"collective", collective, 3, 21}, {"control", control, 3, 12}, {"messages", messages, 2, 21}} {
+		for _, where := range []cutting{{"collective", collective, 3, 21}, {"control", control, 3, 10}, {"messages", messages, 2, 21}} {
 			for _, reset := range []bool{false, true} {
 				c := where.cut(reset)
 				t.Run(fmt.Sprintf("%d/%s/%d to %d/reset=%v/after %d", i, where.name, c.way.from, c.way.to, reset, c.after),
@@ -84,7 +84,7 @@ func (w *cutting) cut(reset bool) *cut {
 }
 
 func cutOne(t *testing.T, n int, c *cut) {
-	p := plan{Role: "survive", Count: 1 << 16, Heartbeat: 100 * time.Millisecond}
+	p := plan{Role: "survive", Count: 1 << 16, Heartbeat: 500 * time.Millisecond}
 	if c.way.class == messages {
 		p.Role = "talk"
 	}

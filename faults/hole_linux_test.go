@@ -70,7 +70,7 @@ func TestTrickle(t *testing.T) {
 	for i := range times(1) {
 		n := 3 + i%3
 		t.Run(fmt.Sprintf("%d/n=%d", i, n), func(t *testing.T) {
-			w := newWire(t, n, plan{Role: "survive", Count: 100_003, Heartbeat: time.Second})
+			w := newWire(t, n, plan{Role: "survive", Count: 100_003})
 			w.pace = trickle
 			j := start(t, n, w.plan)
 			j.expectAll(upTo(n), "running")

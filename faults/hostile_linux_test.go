@@ -3,8 +3,6 @@ package faults
 import (
 	"context"
 	"flag"
-	"fmt"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -68,7 +66,7 @@ func TestHostile(t *testing.T) {
 	t.Parallel()
 	const n = 4
 	secret := []byte("only the ranks know")
-	coordinator := fmt.Sprintf("127.%d.%d.1:%d", 1+rand.IntN(250), 1+rand.IntN(250), 20000+rand.IntN(10000))
+	coordinator := loopbackAddrs(1)[0]
 	job := &storm{target: hostile.Target{RunID: "the job", Size: n, Secret: secret}, addrs: []string{coordinator}}
 	other := &storm{target: job.target, addrs: []string{startBystander(t)}}
 	j := startWithin(t, 10*time.Minute, n, plan{Role: "target", Count: 1 << 16, Secret: secret}, func(cfg *launch.Config) {

@@ -3,10 +3,10 @@ package faults
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -59,21 +59,17 @@ func newWire(t *testing.T, n int, p plan) *wire {
 	w := &wire{t: t, plan: p, open: map[net.Conn]bool{}}
 	w.changed = sync.NewCond(&w.mu)
 	w.plan.Link = "tcp"
-	// Any loopback address but 127.0.0.1 is free for us, and the port is below those that the system gives away.
-	host := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(250), 1+rand.IntN(250))
-	port := 20000 + rand.IntN(10000)
-	for r := range n {
-		target := fmt.Sprintf("%s%d:%d", host, 1+r, port)
-		ln, err := net.Listen("tcp", fmt.Sprintf("%s%d:0", host, 101+r))
+	w.plan.Listen = loopbackAddrs(n)
+	for r, target := range w.plan.Listen {
+		ln, err := net.Listen("tcp", net.JoinHostPort(strings.Split(target, ":")[0], "0"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.plan.Listen = append(w.plan.Listen, target)
 		w.plan.Advertise = append(w.plan.Advertise, ln.Addr().String())
 		w.relays.Go(func() { w.accept(ln, r, target) })
-		t.Cleanup(func() { ln.Close() })
+		t.Cleanup(func() { ln.Close(); w.close() })
 	}
-	t.Cleanup(w.close)
+	t.Cleanup(w.relays.Wait) // after the others
 	return w
 }
 

@@ -27,6 +27,7 @@ type plan struct {
 	Spaces    []string      // network namespaces, by rank; nil: the test's own
 	Heartbeat time.Duration // as in goccl.Config
 	Minority  bool          // ShrinkMinority
+	Elastic   bool          // admit whoever waits, after each step
 	Link      string
 	Listen    []string // by rank, as in goccl.JoinConfig; nil: empty
 	Advertise []string // the same

@@ -19,19 +19,20 @@ func init() { roles["survive"] = survive }
 //	lasted        the work went on for as long as the test asked for
 //	failed        an all-reduce has failed
 //	shrunk        there is a next group
+//	grown         somebody was admitted
 //	not shrunk    there is none; the rank ends
 //	done          everything is closed
 func survive(s *self) {
 	ctx := context.Background()
-	g := s.join(ctx)
 	w := &work{count: s.plan.Count}
-	for g != nil && !s.workOn(ctx, g, w) {
-		g = s.shrink(ctx, g)
+	for g := s.join(ctx); g != nil; {
+		g = s.workOn(ctx, g, w)
 	}
 }
 
-// workOn works with a group until the test wants an end (it then closes it and returns true) or it fails.
-func (s *self) workOn(ctx context.Context, g *goccl.ProcessGroup, w *work) bool {
+// workOn works with a group until there is another one, which it returns, or the test wants an end, or it cannot go on; then
+// it closes the group and returns nil.
+func (s *self) workOn(ctx context.Context, g *goccl.ProcessGroup, w *work) *goccl.ProcessGroup {
 	members, err := s.members(ctx, g)
 	w.reset(g.Rank())
 	for i := 0; err == nil; i++ {
@@ -42,11 +43,18 @@ func (s *self) workOn(ctx context.Context, g *goccl.ProcessGroup, w *work) bool 
 		s.stepped(i == 0, func(r *report) { r.Members, r.Wrong = members, w.wrong })
 		if last {
 			s.done(g.Close(), w.wrong)
-			return true
+			return nil
+		}
+		if s.plan.Elastic {
+			var next *goccl.ProcessGroup
+			if next, err = g.Admit(ctx); err == nil && next != g {
+				s.say("grown", nil)
+				return next
+			}
 		}
 	}
 	s.say("failed", func(r *report) { r.Failure, r.Wrong, r.Members = describe(err).in(members), w.wrong, members })
-	return false
+	return s.shrink(ctx, g)
 }
 
 // members lists the group's ranks by their numbers in the world that was launched.
