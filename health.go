@@ -320,7 +320,7 @@ func (h *health) tick(now time.Time) time.Time {
 		return next
 	}
 	if h.suspect >= 0 && at(h.suspectAt) {
-		h.blame(h.suspect, h.suspectErr)
+		h.settleSuspicion(now, at)
 	}
 	if h.mine.running && h.limit != nil && (h.allAnswered() || at(h.decideAt)) {
 		h.stall()

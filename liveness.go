@@ -136,6 +136,20 @@ func (l *liveness) judge(now time.Time) (verdict *silence, next time.Time) {
 	return l.decide(now, silent, others), next
 }
 
+// hearsNobody reports whether each of several others is overdue: this rank may be cut off, which the verdict will tell.
+func (l *liveness) hearsNobody(now time.Time) bool {
+	others := 0
+	for r := range l.peers {
+		if !l.watches(r) {
+			continue
+		}
+		if others++; now.Sub(l.peers[r].heard) < l.bound(r)/2 {
+			return false
+		}
+	}
+	return l.every > 0 && others > 1
+}
+
 // decide blames the lowest silent rank, or this one if nobody of several others is heard: it is the one that is cut off.
 func (l *liveness) decide(now time.Time, silent []int, others int) *silence {
 	p := &l.peers[silent[0]]

@@ -3,6 +3,7 @@ package goccl
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -69,6 +70,26 @@ func seeded(t *testing.T, seeds uint64, test func(t *testing.T, rng *rand.Rand))
 			t.Fatalf("seed %d", seed)
 		}
 	}
+}
+
+// To a rank that is cut off, those who have given it up may look as if they had failed. It blames none of them.
+func TestLivenessCutOffRankBlamesNoEnd(t *testing.T) {
+	seeded(t, 300, func(t *testing.T, rng *rand.Rand) {
+		n := 3 + rng.IntN(4)
+		w := beatingWard(t, n, rng)
+		all, victim := rng.Perm(n), rng.IntN(n)
+		w.begin(1, all...)
+		w.block([]int{victim}, all)
+		w.block(all, []int{victim})
+		w.pass(deadAfter*beat/2 + upTo(rng, beat))
+		w.ranks[victim].failed(w.now, &PeerError{Rank: (victim + 1) % n, Err: io.EOF})
+		w.pass(2 * deadAfter * beat)
+		for r := range n {
+			if got := w.blamed(r); got != victim {
+				t.Errorf("rank %d of %d blames rank %d, want rank %d", r, n, got, victim)
+			}
+		}
+	})
 }
 
 // A rank that is stopped is named by all the others within the bound and, when it goes on, by itself.

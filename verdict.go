@@ -47,6 +47,17 @@ func (h *health) blame(rank int, err error) {
 		notice{cause: causePeer, rank: rank, value: uint64(h.rank), a: addr, b: err.Error()})
 }
 
+// settleSuspicion blames the suspect, unless this rank may be the one that is cut off: to it, those who have given it up look as if
+// they had failed. Liveness knows soon.
+func (h *health) settleSuspicion(now time.Time, at func(time.Time) bool) {
+	if !h.life.hearsNobody(now) {
+		h.blame(h.suspect, h.suspectErr)
+		return
+	}
+	h.suspectAt = now.Add(suspectGrace)
+	at(h.suspectAt)
+}
+
 // watchOver lets time pass for the signs of life: it sends heartbeats that are due and returns who has been found silent, nil
 // mostly, and when it wants to be called again; zero: never. It goes on after the group has broken, so that messages end and
 // the survivors of a failure know who they are.
