@@ -33,8 +33,8 @@ type shrinkSim struct {
 	log     []string
 	steps   int
 	actions []simAction
-	lone    int  // ranks crashed before anybody called Shrink
-	offered bool // every rank of the first group has what Admit made, which any of them may learn
+	lone    int // ranks crashed before anybody called Shrink
+	offered int // the rank of the first group that may learn that every rank has what Admit made; -1: none
 }
 
 type simGroup struct {
@@ -78,7 +78,7 @@ type simAction struct {
 }
 
 func newShrinkSim(seed uint64, n int, faults simFaults) *shrinkSim {
-	s := &shrinkSim{rng: rand.New(rand.NewPCG(seed, uint64(n))), faults: faults, planned: faults, n: n, crashed: make([]bool, n)}
+	s := &shrinkSim{offered: -1, rng: rand.New(rand.NewPCG(seed, uint64(n))), faults: faults, planned: faults, n: n, crashed: make([]bool, n)}
 	ids := make([]int, n)
 	for i := range n {
 		ids[i] = i
@@ -96,7 +96,9 @@ func newShrinkSim(seed uint64, n int, faults simFaults) *shrinkSim {
 			}
 			seat.a.tried = 1
 		}
-		s.offered = spoilt < 0
+		if spoilt < 0 {
+			s.offered = s.rng.IntN(n)
+		}
 	}
 	if faults.split {
 		left := make([]bool, n)
@@ -213,6 +215,13 @@ func (s *shrinkSim) fault() {
 func (s *shrinkSim) crash(i int) {
 	s.crashed[i] = true
 	s.note("crash %d", i)
+	for _, g := range s.groups {
+		if from := slices.Index(g.members, i); from >= 0 {
+			for to := range g.members {
+				s.cutQueue(g, from, to)
+			}
+		}
+	}
 	if !slices.ContainsFunc(s.first.seats, func(seat *simSeat) bool { return seat.called }) {
 		s.lone++
 	}
@@ -223,10 +232,15 @@ func (s *shrinkSim) cutStream(i, j int) {
 	s.note("cut %d to %d", i, j)
 	for _, g := range s.groups {
 		if from, to := slices.Index(g.members, i), slices.Index(g.members, j); from >= 0 && to >= 0 {
-			q := g.queues[from][to]
-			g.queues[from][to] = q[:s.rng.IntN(len(q)+1)]
+			s.cutQueue(g, from, to)
 		}
 	}
+}
+
+// cutQueue loses some of what is on its way, from the end.
+func (s *shrinkSim) cutQueue(g *simGroup, from, to int) {
+	q := g.queues[from][to]
+	g.queues[from][to] = q[:s.rng.IntN(len(q)+1)]
 }
 
 // enabled collects what may happen next in a group.
@@ -239,7 +253,7 @@ func (s *shrinkSim) enabled(g *simGroup) {
 		if !seat.called && s.calls(g, j) || seat.quit && s.rng.IntN(4) == 0 {
 			add("call", j, 0)
 		}
-		if s.offered && g.level == 0 && !seat.called {
+		if j == s.offered && g.level == 0 && !seat.called {
 			add("learn", j, 0)
 		}
 		if seat.try != nil {
