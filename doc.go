@@ -26,7 +26,14 @@
 // Every call that can block takes a context. A collective that fails, is cancelled or passes its deadline breaks the group
 // for good, on every rank: the pending call returns the first cause and later ones [ErrBroken] with it. The cause names the
 // same culprit on all ranks; on the rank that was cancelled, or called Abort, it is that rank's own. A cancelled Send, Recv
-// or [Work.Wait] breaks nothing. After a failure make a new group with Join.
+// or [Work.Wait] breaks nothing.
+//
+// # Recovery
+//
+// After a failure the ranks that are left make their next group with [ProcessGroup.Shrink]; more than half of the last one are
+// needed, so that two parts of a group that cannot reach each other never both go on. A process that is started again, and
+// calls [Join] with the run id of the job, waits until the ranks take it in with [ProcessGroup.Admit]. Each such group is the
+// next epoch ([ProcessGroup.Epoch]) and has connections of its own; the one before is retired.
 //
 // Each group records its last 256 collectives. Config.TraceDir has them written to a file when the group breaks,
 // [ProcessGroup.WriteTrace] and [ProcessGroup.TraceOnSignal] at other times; "goccl trace-merge" compares the ranks' files.

@@ -220,6 +220,30 @@ func ExampleProcessGroup_Split() {
 	// Output: [2]
 }
 
+// A program that lets processes come in now and then. Where nobody waits, Admit costs a small collective.
+func ExampleProcessGroup_Admit() {
+	onRanks(2, func(ctx context.Context, g *goccl.ProcessGroup) (any, error) {
+		weights := []float32{1, 2}
+		for range 3 { // epochs of the training
+			next, err := g.Admit(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if next != g { // others are in: give them the state
+				g = next
+				if err := goccl.Broadcast(ctx, g, weights, 0); err != nil {
+					return nil, err
+				}
+			}
+			if err := goccl.AllReduce(ctx, g, weights, goccl.Mean); err != nil {
+				return nil, err
+			}
+		}
+		return weights, nil
+	})
+	// Output: [1 2]
+}
+
 func ExampleProcessGroup_Plan() {
 	onRanks(4, func(ctx context.Context, g *goccl.ProcessGroup) (any, error) {
 		return g.Plan("all-reduce", dtype.BF16, 1<<24), nil

@@ -17,51 +17,6 @@ import "slices"
 //
 // Ranks that cannot hear each other soon know it of each other: who holds a rank for gone tells it so.
 
-// A ballot is one attempt of a rank to get a proposal decided. The zero ballot is none.
-type ballot struct {
-	round uint32 // from 1
-	rank  int
-}
-
-func (b ballot) less(o ballot) bool {
-	return b.round < o.round || b.round == o.round && b.rank < o.rank
-}
-
-// A proposal is what one instance decides.
-type proposal struct {
-	commit bool   // the group of these ranks and this epoch has been opened and stands
-	epoch  uint64 // number of the group
-	ranks  []int  // its ranks, ascending; nil: no proposal
-}
-
-// An agreedMessage is one message of the agreement. A zero field is unused by its kind unless said otherwise.
-type agreedMessage struct {
-	kind     agreedKind
-	instance uint32
-	ballot   ballot
-	accepted ballot   // promise: of the value accepted so far; zero: none
-	value    proposal // accept, decided; promise: what has been accepted
-	rank     int      // vote: for whom; failed: who is at fault, -1: unknown
-	severed  bool     // failed: the sender has lost that rank; left: it may not come back
-	tried    uint64   // promise: highest epoch number that the sender has heard of
-	offers   bool     // promise: the sender has an offer
-}
-
-type agreedKind uint8
-
-const (
-	agreedVote     agreedKind = 1 + iota // the sender takes part and holds rank for the lowest living; ballot: highest it has promised
-	agreedPrepare                        // promise to accept nothing below ballot
-	agreedPromise                        // answers prepare
-	agreedAccept                         // accept value in ballot
-	agreedAccepted                       // answers accept
-	agreedDecided                        // value is decided; sent on by everyone who learns of it
-	agreedOpened                         // the sender has opened the group decided in the instance before
-	agreedFailed                         // it could not, or has lost a rank of it since
-	agreedLeft                           // the sender takes no further part, until it votes again, or holds the receiver for gone
-	agreedKinds
-)
-
 // maxFruitless is how many attempts may fail with nobody gone before those that could not connect are told apart by force.
 const maxFruitless = 3
 
@@ -309,55 +264,6 @@ func (a *agreement) elect() {
 			}
 		}
 	}
-}
-
-func (a *agreement) ballotPaper() agreedMessage {
-	return agreedMessage{kind: agreedVote, rank: a.vote, ballot: a.promised}
-}
-
-// decision is the last one that this rank knows of.
-func (a *agreement) decision() agreedMessage {
-	if a.committed {
-		return agreedMessage{kind: agreedDecided, instance: a.instance, value: a.attempt}
-	}
-	return agreedMessage{kind: agreedDecided, instance: a.instance - 1, value: a.attempt}
-}
-
-// send fills in the instance, but for a decision.
-func (a *agreement) send(to int, m agreedMessage) {
-	if m.kind != agreedDecided {
-		m.instance = a.instance
-	}
-	if to == a.rank {
-		a.echoes = append(a.echoes, m)
-	} else {
-		a.out = append(a.out, agreedOutgoing{to, m})
-	}
-}
-
-// tell sends to those of the ranks that are living.
-func (a *agreement) tell(ranks []int, m agreedMessage) {
-	for _, r := range ranks {
-		if a.living(r) {
-			a.send(r, m)
-		}
-	}
-}
-
-// tellDecision sends the last decision to other ranks, also to those held for gone: it helps if they are not.
-func (a *agreement) tellDecision(ranks []int) {
-	for _, r := range ranks {
-		if r != a.rank {
-			a.send(r, a.decision())
-		}
-	}
-}
-
-// flush takes the messages that are to be sent.
-func (a *agreement) flush() []agreedOutgoing {
-	out := a.out
-	a.out = nil
-	return out
 }
 
 // waitsFor returns the ranks without whom this one cannot go on, for the error when time is up.

@@ -587,3 +587,34 @@ func TestShrinkAgreementWithdrawals(t *testing.T) {
 		return simFaults{withdrawals: 1 + rng.IntN(3), crashes: rng.IntN(n), cuts: rng.IntN(3), split: rng.IntN(4) == 0, early: rng.IntN(2) == 0}
 	})
 }
+
+// TestAgreementKeepsItsPromise asks an acceptor for less than it has promised, which streams in order never do.
+func TestAgreementKeepsItsPromise(t *testing.T) {
+	a := newAgreement(1, 2, 0, false)
+	a.enter(func(int) bool { return false })
+	a.flush()
+	ask := func(kind agreedKind, round uint32) agreedKind {
+		a.receive(0, &agreedMessage{kind: kind, ballot: ballot{round, 0}, value: proposal{epoch: 1, ranks: []int{0, 1}}})
+		out := a.flush()
+		if len(out) != 1 || out[0].to != 0 {
+			t.Fatalf("answers %+v", out)
+		}
+		return out[0].kind
+	}
+	for _, c := range []struct {
+		kind  agreedKind
+		round uint32
+		want  agreedKind
+	}{
+		{agreedPrepare, 5, agreedPromise},
+		{agreedPrepare, 4, agreedVote}, // says what it has promised
+		{agreedAccept, 4, agreedVote},
+		{agreedAccept, 5, agreedAccepted},
+		{agreedPrepare, 6, agreedPromise},
+		{agreedAccept, 5, agreedVote},
+	} {
+		if got := ask(c.kind, c.round); got != c.want {
+			t.Errorf("asked %d in round %d it answers %d, want %d", c.kind, c.round, got, c.want)
+		}
+	}
+}

@@ -50,14 +50,6 @@ func (a *agreement) handle(from int, m *agreedMessage) {
 	}
 }
 
-// remind tells a rank that is behind of the last decision, once.
-func (a *agreement) remind(r int) {
-	if p := &a.peers[r]; r != a.rank && !p.reminded {
-		p.reminded = true
-		a.send(r, a.decision())
-	}
-}
-
 // voted takes a vote. One of a rank that had left means that it is back, and has missed what was told meanwhile.
 func (a *agreement) voted(from int, m *agreedMessage) {
 	p := &a.peers[from]
@@ -68,29 +60,6 @@ func (a *agreement) voted(from int, m *agreedMessage) {
 	p.present, p.leader = true, m.rank
 	if m.instance == a.instance && p.promised.less(m.ballot) {
 		p.promised = m.ballot
-	}
-}
-
-// catchUp tells a rank where this one stands.
-func (a *agreement) catchUp(r int) {
-	if !a.active || r == a.rank {
-		return
-	}
-	if a.instance > 0 {
-		a.send(r, a.decision())
-	}
-	if a.vote >= 0 {
-		a.send(r, a.ballotPaper())
-	}
-	switch self := &a.peers[a.rank]; {
-	case a.committed:
-	case self.failed:
-		a.send(r, agreedMessage{kind: agreedFailed, rank: -1})
-		for _, lost := range self.lost {
-			a.send(r, agreedMessage{kind: agreedFailed, rank: lost, severed: true})
-		}
-	case self.opened:
-		a.send(r, agreedMessage{kind: agreedOpened})
 	}
 }
 

@@ -5,6 +5,51 @@ import (
 	"errors"
 )
 
+// A ballot is one attempt of a rank to get a proposal decided. The zero ballot is none.
+type ballot struct {
+	round uint32 // from 1
+	rank  int
+}
+
+func (b ballot) less(o ballot) bool {
+	return b.round < o.round || b.round == o.round && b.rank < o.rank
+}
+
+// A proposal is what one instance decides.
+type proposal struct {
+	commit bool   // the group of these ranks and this epoch has been opened and stands
+	epoch  uint64 // number of the group
+	ranks  []int  // its ranks, ascending; nil: no proposal
+}
+
+// An agreedMessage is one message of the agreement. A zero field is unused by its kind unless said otherwise.
+type agreedMessage struct {
+	kind     agreedKind
+	instance uint32
+	ballot   ballot
+	accepted ballot   // promise: of the value accepted so far; zero: none
+	value    proposal // accept, decided; promise: what has been accepted
+	rank     int      // vote: for whom; failed: who is at fault, -1: unknown
+	severed  bool     // failed: the sender has lost that rank; left: it may not come back
+	tried    uint64   // promise: highest epoch number that the sender has heard of
+	offers   bool     // promise: the sender has an offer
+}
+
+type agreedKind uint8
+
+const (
+	agreedVote     agreedKind = 1 + iota // the sender takes part and holds rank for the lowest living; ballot: highest it has promised
+	agreedPrepare                        // promise to accept nothing below ballot
+	agreedPromise                        // answers prepare
+	agreedAccept                         // accept value in ballot
+	agreedAccepted                       // answers accept
+	agreedDecided                        // value is decided; sent on by everyone who learns of it
+	agreedOpened                         // the sender has opened the group decided in the instance before
+	agreedFailed                         // it could not, or has lost a rank of it since
+	agreedLeft                           // the sender takes no further part, until it votes again, or holds the receiver for gone
+	agreedKinds
+)
+
 // A message of the agreement travels as the text of one or more notices: a fixed part and a piece of its set of ranks, as
 // a bitmap.
 const (

@@ -470,10 +470,7 @@ func TestShrinkSubgroup(t *testing.T) {
 		for _, h := range halves {
 			verdict(h)
 		}
-		var next []*ProcessGroup
-		for _, g := range mustShrink(t, halves, 1, []int{0, 1, 2, 3}) {
-			next = append(next, g)
-		}
+		next := mustShrink(t, halves, 1, []int{0, 1, 2, 3})
 		mustSum(t, gs)
 		each(gs, func(g *ProcessGroup) error { return g.Close() })
 		mustSum(t, next)

@@ -24,6 +24,40 @@ func (g *ProcessGroup) regroup(ctx context.Context, next transport.Epoch) (trans
 	return newView(g.t, childID(g.id, "epoch", next.Number), next.Ranks), nil
 }
 
+// A nextOpening is the opening of the next group's transport.
+type nextOpening struct {
+	instance uint32
+	ranks    []int
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when it is over; then the next two are valid
+	t        transport.Transport
+	err      error
+}
+
+// openNext starts to open an attempt, after the last one has been given up.
+func (g *ProcessGroup) openNext(ctx context.Context, v proposal, last *nextOpening) *nextOpening {
+	ctx, cancel := context.WithCancel(ctx)
+	o := &nextOpening{ranks: v.ranks, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(o.done)
+		last.discard()
+		o.t, o.err = g.regroup(ctx, transport.Epoch{Number: v.epoch, Ranks: v.ranks})
+	}()
+	return o
+}
+
+// discard ends an opening and closes what has come of it.
+func (o *nextOpening) discard() {
+	if o == nil {
+		return
+	}
+	o.cancel()
+	<-o.done
+	if o.t != nil {
+		o.t.Close()
+	}
+}
+
 // succeed makes the group that follows this one, of a transport that regroup has returned.
 func (g *ProcessGroup) succeed(t transport.Transport, epoch uint64, ranks []int) *ProcessGroup {
 	next := newGroup(t, g.cfg, g.cfg.heartbeat())
