@@ -377,6 +377,10 @@ func FuzzDecodeEnvelope(f *testing.F) {
 		if err == nil && (h.nbytes < 0 || h.nbytes%int64(h.typ.Size()) != 0 || h.String() == "") {
 			t.Fatalf("%+v", h)
 		}
+		again := make([]byte, envelopeBytes)
+		if h.encode(again); err == nil && !bytes.Equal(again, p) {
+			t.Fatalf("%x became %x", p, again)
+		}
 	})
 }
 

@@ -71,7 +71,7 @@ func registration() []byte {
 		b = binary.LittleEndian.AppendUint16(b, uint16(len(s)))
 		b = append(b, s...)
 	}
-	return append(b, 0, 0)
+	return append(b, 0, 0, 0) // no options, not alone
 }
 
 // prove goes through a handshake with a secret, up to the sent proof.

@@ -306,19 +306,3 @@ func TestLengthIsNotTrusted(t *testing.T) {
 		t.Errorf("10 bytes of an announced MiB made us allocate %d bytes", each)
 	}
 }
-
-func FuzzMessage(f *testing.F) {
-	for k, p := range samples() {
-		f.Add(message(k, p))
-	}
-	f.Fuzz(func(t *testing.T, p []byte) {
-		h, payload, err := readMessage(bytes.NewReader(p))
-		if err != nil || h.version != version {
-			return
-		}
-		again, err := decode(h.kind, payload)
-		if err == nil && !bytes.Equal(again, payload) {
-			t.Errorf("kind %d: %x became %x", h.kind, payload, again)
-		}
-	})
-}

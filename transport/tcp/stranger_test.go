@@ -1,7 +1,6 @@
 package tcp
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
@@ -238,29 +237,3 @@ func TestHandshakeLeavesTheRest(t *testing.T) {
 		t.Errorf("left %q, %v", rest, err)
 	}
 }
-
-func FuzzAnswer(f *testing.F) {
-	f.Add(message(kindHello, (&hello{purpose: purposeLink, runID: "run"}).payload()))
-	f.Add(append(message(kindHello, (&hello{purpose: purposeRegister}).payload()), message(kindProof, make([]byte, proofSize))...))
-	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
-	f.Add(messageOf(2, kindHello, (&hello{purpose: purposeLink}).payload()))
-	s := newServer(nil, roleRank, orDiscard(nil), map[purpose]handler{purposeLink: counting{}})
-	f.Fuzz(func(t *testing.T, p []byte) {
-		conn := &scripted{in: bytes.NewReader(p)}
-		h, serve, err := s.receive(t.Context(), conn, "fuzz")
-		if err == nil && (h == nil || serve == nil) {
-			t.Fatalf("%v, %v", h, err)
-		}
-	})
-}
-
-// A scripted connection has sent all it ever will.
-type scripted struct {
-	net.Conn
-	in *bytes.Reader
-}
-
-func (s *scripted) LocalAddr() net.Addr               { return &net.TCPAddr{} }
-func (s *scripted) Read(p []byte) (int, error)        { return s.in.Read(p) }
-func (s *scripted) Write(p []byte) (int, error)       { return len(p), nil }
-func (s *scripted) SetReadDeadline(t time.Time) error { return nil }
