@@ -102,14 +102,8 @@ func (h *host) calledOff(world [16]byte, c *callOff) {
 		h.note(endedWorld{world, c})
 	}
 	h.mu.Unlock()
-	if m == nil {
-		return
-	}
-	m.mu.Lock()
-	fail := m.fail
-	m.mu.Unlock()
-	if fail != nil {
-		fail(c.of(m))
+	if m != nil {
+		m.calledOff(c)
 	}
 }
 

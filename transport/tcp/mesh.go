@@ -27,6 +27,7 @@ type mesh struct {
 
 	mu     sync.Mutex
 	fail   func(error) // while the world is opened: ends that; guarded by mu, like the rest
+	off    *callOff    // of a world that was called off before there was a fail to tell
 	closed bool
 	slots  map[streamKey]*slot
 	parked map[uint32]int // connections per peer that nobody has taken
@@ -205,11 +206,29 @@ func (m *mesh) close() {
 	m.host.leave(m)
 }
 
-// failing sets who hears that a world which is being opened comes to nothing; nil: nobody, it is open.
+// failing sets who hears that a world which is being opened comes to nothing, at once if that has been said already; nil:
+// nobody, it is open.
 func (m *mesh) failing(f func(error)) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.fail = f
+	off := m.off
+	m.mu.Unlock()
+	if f != nil && off != nil {
+		f(off.of(m))
+	}
+}
+
+// calledOff ends the opening of the world, now or when it comes to it.
+func (m *mesh) calledOff(c *callOff) {
+	m.mu.Lock()
+	fail := m.fail
+	if fail == nil {
+		m.off = c
+	}
+	m.mu.Unlock()
+	if fail != nil {
+		fail(c.of(m))
+	}
 }
 
 // tableFor is the table for a process that has no part in it yet and has reached this rank by conn: what is only known as the

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -176,5 +178,21 @@ func TestGuide(t *testing.T) {
 	}
 	if to := g.send("y:1"); len(to) != maxRedirect || to[maxRedirect-1] != fmt.Sprintf("x:%d", 3*maxRedirect-1) {
 		t.Errorf("%d addresses", len(to))
+	}
+}
+
+// A call-off that comes between a world's first connections and its opening is not lost.
+func TestCalledOffBeforeItOpens(t *testing.T) {
+	h := &host{worlds: map[[16]byte]*mesh{}, changed: make(chan struct{})}
+	m := newMesh(h, 0, 1, &table{world: [16]byte{1}, peers: make([]peerInfo, 3)}, netip.AddrPort{}, netip.Addr{})
+	if err := h.enter(m); err != nil {
+		t.Fatal(err)
+	}
+	h.calledOff(m.world, &callOff{2, "it had enough"})
+	var err error
+	m.failing(func(e error) { err = e })
+	var peer *transport.PeerError
+	if !errors.As(err, &peer) || peer.Rank != 2 || !strings.Contains(err.Error(), "it had enough") {
+		t.Errorf("told %v, want what rank 2 is said to have done", err)
 	}
 }
