@@ -75,12 +75,25 @@ func startWithin(t *testing.T, bound time.Duration, n int, p plan, change ...fun
 		os.RemoveAll(dir)
 		if t.Failed() {
 			t.Logf("the ranks wrote:\n%s", j.output)
+			j.logRest()
 		}
 	})
 	for range n {
 		j.nextLife()
 	}
 	return j
+}
+
+// logRest shows what ranks have said that the test did not get to. All processes have ended.
+func (j *job) logRest() {
+	for _, l := range j.ranks {
+		if l == nil {
+			continue
+		}
+		for r := range l.says {
+			j.t.Logf("rank %d also said %s", l.rank, r)
+		}
+	}
 }
 
 func (j *job) config(n int, p plan) launch.Config {

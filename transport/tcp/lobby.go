@@ -102,9 +102,8 @@ func (l *lobby) take(conn net.Conn, h *hello, settled func()) error {
 		if l.add(n) {
 			l.log.Info("tcp: a process waits to be admitted", "from", peerName(conn), "as", h.caller())
 			n.serve()
-			return nil
 		}
-		o = failed(nil, "no place to wait at %s", l.own.tcp)
+		return nil // closed or filled up since check: who is hung up on tries again, elsewhere
 	}
 	sendOff(conn, kindVerdict, o.payload())
 	return nil

@@ -3,6 +3,8 @@ package tcp
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -401,6 +403,22 @@ func TestLobbyIsBounded(t *testing.T) {
 
 // TestRedirect has a coordinator apart that stays, and sends those who come later to the ranks, living or dead; when none is
 // left it coordinates another start.
+// A rank that leaves while a process is on its way in hangs up, as it does on those that wait: the run goes on elsewhere.
+func TestLobbyClosesAtTheDoor(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	l := &lobby{closed: true, log: slog.New(slog.DiscardHandler)}
+	reg := registration{info: peerInfo{host: [hostIDSize]byte{1}, tcp: "127.0.0.1:1"}}
+	l.own.host = reg.info.host
+	go l.take(near, &hello{}, func() {})
+	if _, err := far.Write(message(kindRegister, reg.payload())); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := far.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Errorf("%d bytes, %v: want to be hung up on", n, err)
+	}
+}
+
 func TestRedirect(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
