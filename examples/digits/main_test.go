@@ -14,6 +14,9 @@ import (
 // asDigits makes the test binary the digits program.
 const asDigits = "GOCCL_TEST_DIGITS"
 
+// raceDetector says that this binary is slow.
+var raceDetector bool
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asDigits) != "" {
 		main()
@@ -27,8 +30,8 @@ func TestKilledRankReturns(t *testing.T) {
 	for _, rank := range []int{2, 0} {
 		t.Run(fmt.Sprint("rank ", rank), func(t *testing.T) {
 			epochs := 60 // it takes the rank a quarter of a second to return, and longer on a busy machine
-			if testing.Short() {
-				epochs = 40
+			if raceDetector {
+				epochs = 12 // each takes ten times as long
 			}
 			out := runDigits(t, "-kill-rank", fmt.Sprint(rank), "-at-step", "20", "-epochs", fmt.Sprint(epochs))
 			for _, want := range []string{
