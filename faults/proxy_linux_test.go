@@ -59,6 +59,7 @@ func newWire(t *testing.T, n int, p plan) *wire {
 	w := &wire{t: t, plan: p, open: map[net.Conn]bool{}}
 	w.changed = sync.NewCond(&w.mu)
 	w.plan.Link = "tcp"
+	t.Cleanup(w.relays.Wait) // after what is cleaned up for each rank
 	w.plan.Listen = loopbackAddrs(n)
 	for r, target := range w.plan.Listen {
 		ln, err := net.Listen("tcp", net.JoinHostPort(strings.Split(target, ":")[0], "0"))
@@ -69,7 +70,6 @@ func newWire(t *testing.T, n int, p plan) *wire {
 		w.relays.Go(func() { w.accept(ln, r, target) })
 		t.Cleanup(func() { ln.Close(); w.close() })
 	}
-	t.Cleanup(w.relays.Wait) // after the others
 	return w
 }
 
