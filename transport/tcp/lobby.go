@@ -67,9 +67,12 @@ func (l *lobby) room() *rejection {
 }
 
 // refusal says why a process that has registered cannot be admitted ever.
-func (l *lobby) refusal(reg *registration, addr string) *outcome {
-	if reg.problem != "" {
+func (l *lobby) refusal(h *hello, reg *registration, addr string) *outcome {
+	switch {
+	case reg.problem != "":
 		return failed(nil, "%s", reg.problem)
+	case l.host.runID == "": // check was the coordinator's, and the run has begun since
+		return failed(nil, "%s", l.begun(h))
 	}
 	if key, its, ours, differ := compareOptions(reg.options, l.options); differ {
 		return failed(nil, "option %q differs: this process (%s) has %s, the run, which has begun, has %s (at %s)", key, addr, its, ours, l.own.tcp)
@@ -94,7 +97,7 @@ func (l *lobby) take(conn net.Conn, h *hello, settled func()) error {
 	}
 	settled()
 	dropUnanswered(conn, lobbyPatience) // it is reminded every second
-	o := l.refusal(reg, peerName(conn))
+	o := l.refusal(h, reg, peerName(conn))
 	if o == nil {
 		var nonce [ticketSize]byte
 		rand.Read(nonce[:])

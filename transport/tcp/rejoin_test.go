@@ -401,13 +401,11 @@ func TestLobbyIsBounded(t *testing.T) {
 	r.waiting(maxLobby-1, r.ts[0])
 }
 
-// TestRedirect has a coordinator apart that stays, and sends those who come later to the ranks, living or dead; when none is
-// left it coordinates another start.
 // A rank that leaves while a process is on its way in hangs up, as it does on those that wait: the run goes on elsewhere.
 func TestLobbyClosesAtTheDoor(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
-	l := &lobby{closed: true, log: slog.New(slog.DiscardHandler)}
+	l := &lobby{host: &host{runID: "run 7"}, closed: true, log: slog.New(slog.DiscardHandler)}
 	reg := registration{info: peerInfo{host: [hostIDSize]byte{1}, tcp: "127.0.0.1:1"}}
 	l.own.host = reg.info.host
 	go l.take(near, &hello{}, func() {})
@@ -419,6 +417,26 @@ func TestLobbyClosesAtTheDoor(t *testing.T) {
 	}
 }
 
+// A process without a run id that registers just when the run begins does not wait: nobody would tell it that it is not wanted.
+func TestLobbyWithoutRunID(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	l := &lobby{host: &host{}, log: slog.New(slog.DiscardHandler)}
+	go l.take(near, &hello{from: 1}, func() {})
+	if _, err := far.Write(message(kindRegister, (&registration{info: peerInfo{tcp: "127.0.0.1:1"}}).payload())); err != nil {
+		t.Fatal(err)
+	}
+	p, err := expect(far, kindVerdict)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := decodeOutcome(p); err != nil || o.code == outcomeFine {
+		t.Errorf("verdict %v, %v: want a refusal", o, err)
+	}
+}
+
+// TestRedirect has a coordinator apart that stays, and sends those who come later to the ranks, living or dead; when none is
+// left it coordinates another start.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
