@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"runtime"
@@ -194,5 +195,36 @@ func TestCalledOffBeforeItOpens(t *testing.T) {
 	var peer *transport.PeerError
 	if !errors.As(err, &peer) || peer.Rank != 2 || !strings.Contains(err.Error(), "it had enough") {
 		t.Errorf("told %v, want what rank 2 is said to have done", err)
+	}
+}
+
+// A coordinator that is told to go in the moment in which it began another start keeps nobody waiting for that.
+func TestMeetingPointEnds(t *testing.T) {
+	for _, first := range []string{"start", "end"} {
+		p := &meetingPoint{cfg: RendezvousConfig{Size: 2, RunID: "run 7", Stay: true}, again: make(chan struct{}, 1)}
+		p.restart()
+		p.srv = newServer(nil, roleRunning, slog.New(slog.DiscardHandler), nil)
+		old := &guide{}
+		p.guide = old
+		if first == "end" {
+			p.start.finish(&outcome{})
+			p.end()
+		}
+		c := p.startOver(old)
+		if first == "start" {
+			p.end()
+		}
+		enlisted := make(chan bool, 1)
+		near, far := net.Pipe()
+		go func() { enlisted <- c.enlist(near, &hello{}, &registration{}) }()
+		select {
+		case in := <-enlisted:
+			if in {
+				t.Errorf("%s first: a rank was enlisted", first)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s first: a rank waits for a start that nobody runs", first)
+		}
+		far.Close()
 	}
 }

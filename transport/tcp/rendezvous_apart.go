@@ -16,8 +16,9 @@ type meetingPoint struct {
 	again    chan struct{} // holds a token when another start is to be run
 
 	mu    sync.Mutex
-	start *coordinator // guarded by mu, like guide
+	start *coordinator // guarded by mu, like the rest
 	guide *guide       // nil: a start runs, or ran and failed
+	over  bool         // no other start will be run
 }
 
 // run coordinates starts until one fails or there is none to follow.
@@ -38,8 +39,21 @@ func (p *meetingPoint) run(ctx context.Context) error {
 		select {
 		case <-p.again:
 		case <-ctx.Done():
+			p.end()
 			return nil
 		}
+	}
+}
+
+// end is for a coordinator that has stayed and goes now: a start that has just been begun, and that nobody will run, is over.
+func (p *meetingPoint) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	select {
+	case <-p.again:
+		p.start.finish(failed(nil, "the coordinator gave up"))
+	default:
 	}
 }
 
@@ -100,11 +114,12 @@ func (p *meetingPoint) take(conn net.Conn, h *hello, settled func()) error {
 	return nil
 }
 
-// startOver begins another start because the ranks that old knows have gone, unless that has happened already.
+// startOver begins another start because the ranks that old knows have gone, unless that has happened already or this
+// coordinator is going itself.
 func (p *meetingPoint) startOver(old *guide) *coordinator {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.guide == old {
+	if p.guide == old && !p.over {
 		p.restart()
 		p.srv.become(roleApart)
 		p.again <- struct{}{} // there is room: run has taken what brought it to the guide
