@@ -270,14 +270,16 @@ const strangerInterval = 10 * time.Second
 
 func (s *strangers) report(from string, err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	now := time.Now()
 	if !s.last.IsZero() && now.Sub(s.last) < strangerInterval {
 		s.hidden++
+		s.mu.Unlock()
 		return
 	}
-	s.log.Warn("tcp: dropped a connection", "from", from, "why", reason(err), "unreported", s.hidden)
+	hidden := s.hidden
 	s.last, s.hidden = now, 0
+	s.mu.Unlock() // a logger that hangs must not gather strangers here
+	s.log.Warn("tcp: dropped a connection", "from", from, "why", reason(err), "unreported", hidden)
 }
 
 func (s *strangers) flush() {

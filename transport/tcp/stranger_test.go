@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -235,5 +236,41 @@ func TestHandshakeLeavesTheRest(t *testing.T) {
 	rest := make([]byte, 4)
 	if _, err := io.ReadFull(far, rest); err != nil || string(rest) != "data" {
 		t.Errorf("left %q, %v", rest, err)
+	}
+}
+
+// A hungLog is a log handler that takes one record and does not return until it is released.
+type hungLog struct {
+	slog.Handler
+	came, release chan struct{}
+}
+
+func (h hungLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h hungLog) Handle(context.Context, slog.Record) error {
+	close(h.came)
+	<-h.release
+	return nil
+}
+
+// While a logger hangs, only the stranger that it hangs on stays.
+func TestHungLoggerHoldsOneStranger(t *testing.T) {
+	h := hungLog{came: make(chan struct{}), release: make(chan struct{})}
+	defer close(h.release)
+	s := &strangers{log: slog.New(h)}
+	go s.report("a", io.EOF)
+	<-h.came
+	done := make(chan struct{})
+	go func() {
+		s.report("b", io.EOF)
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("a second stranger waits for the logger")
+	}
+	if s.hidden != 1 {
+		t.Errorf("%d unreported, want 1", s.hidden)
 	}
 }
