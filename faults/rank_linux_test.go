@@ -26,6 +26,7 @@ type self struct {
 	rank    int // in the world that was launched
 	life    int
 	calm    tally
+	last    []int        // the members of the group that it works with, or worked with last
 	finish  atomic.Bool  // the test wants the work to end
 	goal    atomic.Int64 // the number of steps at which to report; 0: none
 	until   atomic.Int64 // when to report that the work lasts, as now; 0: never

@@ -134,8 +134,7 @@ func describe(err error) *failure {
 	return f
 }
 
-// in turns the rank to blame into its number in the world that was launched. A group that failed before its members were
-// known is that world.
+// in turns the rank to blame into its number in the world that was launched. A group whose members are not known is that world.
 func (f *failure) in(members []int) *failure {
 	if f != nil && f.Rank >= 0 && f.Rank < len(members) {
 		f.Rank = members[f.Rank]

@@ -34,6 +34,10 @@ func survive(s *self) {
 // it closes the group and returns nil.
 func (s *self) workOn(ctx context.Context, g *goccl.ProcessGroup, w *work) *goccl.ProcessGroup {
 	members, err := s.members(ctx, g)
+	if err != nil {
+		members = s.follow(g)
+	}
+	s.last = members
 	w.reset(g.Rank())
 	for i := 0; err == nil; i++ {
 		var last bool
@@ -68,6 +72,18 @@ func (s *self) members(ctx context.Context, g *goccl.ProcessGroup) ([]int, error
 		members[i] = int(r)
 	}
 	return members, nil
+}
+
+// follow lists the group's ranks as far as they are known from the group before; -1: not known.
+func (s *self) follow(g *goccl.ProcessGroup) []int {
+	var members []int
+	for _, r := range g.ParentRanks() {
+		if r >= 0 && r < len(s.last) {
+			r = s.last[r]
+		}
+		members = append(members, r)
+	}
+	return members
 }
 
 // work is a rank's part in all-reduces whose results are known.
