@@ -18,11 +18,11 @@ const (
 
 // dumps writes the flight recorder down when the group breaks or a signal comes.
 type dumps struct {
-	begun    bool          // the failure is being reported, or has been; guarded by the group's mu
-	causeAt  time.Time     // when the group broke; guarded by the group's mu
-	reported chan struct{} // closed when it has been reported
-	closed   chan struct{} // closed by Close; ends the wait for signals
-	signals  sync.WaitGroup
+	begun    bool           // the failure is being reported, or has been; guarded by the group's mu
+	causeAt  time.Time      // when the group broke; guarded by the group's mu
+	reported chan struct{}  // closed when it has been reported
+	closed   chan struct{}  // closed by Close; ends the wait for signals
+	writers  sync.WaitGroup // those that wait for signals, and warnings on their way to the logger
 }
 
 func (d *dumps) init() { d.reported, d.closed = make(chan struct{}), make(chan struct{}) }
@@ -113,12 +113,12 @@ func (g *ProcessGroup) TraceOnSignal(sig ...os.Signal) (stop func()) {
 		g.mu.Unlock()
 		return func() {}
 	}
-	g.dumps.signals.Add(1) // under mu, before Close can wait
+	g.dumps.writers.Add(1) // under mu, before Close can wait
 	g.mu.Unlock()
 	came, stopped, done := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
 	signal.Notify(came, sig...)
 	go func() {
-		defer g.dumps.signals.Done()
+		defer g.dumps.writers.Done()
 		defer close(done)
 		defer signal.Stop(came)
 		for {
@@ -150,12 +150,12 @@ func (g *ProcessGroup) reportAll(message string) {
 	}
 }
 
-// stop ends what waits for signals, and waits for it unless the disk or the logger hangs.
+// stop ends what waits for signals, and waits for all writers unless the disk or the logger hangs. No writer may begin any more.
 func (d *dumps) stop(bound time.Duration) {
 	close(d.closed)
 	done := make(chan struct{})
 	go func() {
-		d.signals.Wait()
+		d.writers.Wait()
 		close(done)
 	}()
 	await(done, bound)

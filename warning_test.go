@@ -199,3 +199,26 @@ func TestStallWarningOfMessages(t *testing.T) {
 		}
 	})
 }
+
+// A rank whose logger hangs is no dead rank: it goes on giving signs of life, and closes in bounded time.
+func TestStallWarningToAHungLogger(t *testing.T) {
+	inFakeTimeOnly(t, func(t *testing.T, w world) {
+		h := hung{make(chan struct{})}
+		defer close(h.release)
+		gs := groups(t, w, 3, Config{Logger: slog.New(h)})
+		errs := each(gs, func(g *ProcessGroup) error {
+			if g.Rank() == 2 {
+				time.Sleep(5 * defaultStallWarning)
+			}
+			return g.Barrier(t.Context())
+		})
+		if err := errors.Join(errs...); err != nil {
+			t.Error(err)
+		}
+		began := time.Now()
+		each(gs, (*ProcessGroup).Close)
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("Close took %v", took)
+		}
+	})
+}

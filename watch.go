@@ -140,7 +140,7 @@ type findings struct {
 
 func (f findings) carryOut(g *ProcessGroup) {
 	if f.warning != nil {
-		f.warning.log(g)
+		g.dumps.writers.Go(func() { f.warning.log(g) }) // a logger that hangs must not keep heartbeats back
 	}
 	if f.silence != nil {
 		g.silenced(f.silence)
