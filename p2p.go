@@ -23,6 +23,7 @@ const (
 	envelopeBytes = 16
 	pieceBytes    = 1 << 20                // payload travels in frames of at most this, so that a cancelled receive need not wait for all of it
 	lostGrace     = 500 * time.Millisecond // what a dead rank had sent may still be read for this long
+	departGrace   = 500 * time.Millisecond // how long a call whose stream has ended waits for the group to know that the peer is gone
 )
 
 // Frames of a message: its envelope, then its payload in pieces. Both have a constant tag, since the receiver cannot know
@@ -350,11 +351,28 @@ func (p *p2p) explain(err error, ctx context.Context, op string, rank int) error
 	case p.peers[rank].sending.Err() != nil && op == "send":
 		return p.blame(rank, op, context.Cause(p.peers[rank].sending))
 	case ctx.Err() == nil && op == "send":
+		p.awaitDeparture(ctx, rank, err)
 		return p.blame(rank, op, err)
 	case ctx.Err() == nil:
+		p.awaitDeparture(ctx, rank, err)
 		return err // from the mailbox, which has blamed it
 	case op == "send" && p.peers[rank].full.Load():
 		return fmt.Errorf("goccl: send to rank %d: mailbox full at rank %d: %w", rank, rank, context.Cause(ctx))
 	}
 	return fmt.Errorf("goccl: %s rank %d: %w", map[string]string{"send": "send to", "recv": "recv from"}[op], rank, context.Cause(ctx))
+}
+
+// awaitDeparture waits, if err is the end of a peer's stream, until the group knows that the peer is gone: whoever is told of
+// one may call Shrink next. Where that stream alone has ended, the bound passes.
+func (p *p2p) awaitDeparture(ctx context.Context, rank int, err error) {
+	if !errors.As(err, new(*PeerError)) || !streamEnded(err) {
+		return
+	}
+	timer := time.NewTimer(departGrace)
+	defer timer.Stop()
+	select {
+	case <-p.peers[rank].sending.Done():
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }

@@ -460,3 +460,54 @@ func TestSendThatMeetsABrokenStream(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// lateNews is a transport whose control connections take longer than the others to show that a peer is gone.
+type lateNews struct{ transport.Transport }
+
+func (l lateNews) Recv(ctx context.Context, from int, tag transport.Tag, p []byte) error {
+	err := l.Transport.Recv(ctx, from, tag, p)
+	if err != nil && tag.Class == transport.Control {
+		select {
+		case <-time.After(departGrace / 2):
+		case <-ctx.Done():
+		}
+	}
+	return err
+}
+
+// Whoever learns from a message that a rank is gone may call Shrink at once, whichever connection showed it first.
+func TestShrinkAfterMessageFailed(t *testing.T) {
+	calls := map[string]func(ctx context.Context, g *ProcessGroup) error{
+		"Recv": func(ctx context.Context, g *ProcessGroup) error {
+			_, err := Recv[int8](ctx, g, 2, 1)
+			return err
+		},
+		"Send": func(ctx context.Context, g *ProcessGroup) (err error) {
+			for err == nil {
+				err = Send(ctx, g, 2, 1, []int8{1})
+			}
+			return err
+		},
+	}
+	late := func(t *testing.T, n int) []transport.Transport {
+		ts := memWorld(t, n)
+		for i := range ts {
+			ts[i] = lateNews{ts[i]}
+		}
+		return ts
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				gs := groups(t, late, 3, Config{})
+				go kill(gs[2])
+				for r, err := range each(gs[:2], func(g *ProcessGroup) error { return call(t.Context(), g) }) {
+					if peer := (*PeerError)(nil); !errors.As(err, &peer) || peer.Rank != 2 {
+						t.Fatalf("rank %d: %v, want rank 2 blamed", r, err)
+					}
+				}
+				mustShrink(t, gs[:2], 1, []int{0, 1})
+			})
+		})
+	}
+}
