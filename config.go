@@ -156,7 +156,7 @@ type JoinConfig struct {
 	RunID string
 	// Listener is rank 0's coordinator socket when the caller has opened one. The group closes it.
 	Listener net.Listener
-	// Secret is shared by all ranks and whoever coordinates, at least 16 random bytes. Both ends of every connection prove that
+	// Secret is shared by all ranks and whoever coordinates, at least 16 random bytes (fewer are warned of). Both ends of every connection prove that
 	// they have it; it is never sent. What follows is not encrypted: that is TLS.
 	Secret []byte
 	// TLS puts every connection, within a host too, under TLS 1.3 with certificates on both sides; [LoadTLS] makes one from files.
@@ -172,4 +172,6 @@ type JoinConfig struct {
 	// Timeout bounds joining: the earliest of it and the context's deadline. Default 10 minutes.
 	Timeout time.Duration
 	Config
+
+	sources map[string]string // by field of tcp.Config: the variables that its value is from
 }

@@ -1,11 +1,13 @@
 package goccl
 
 import (
+	"errors"
 	"net"
 	"strconv"
 	"strings"
 
 	"github.com/goccl/goccl/internal/secret"
+	"github.com/goccl/goccl/transport/tcp"
 )
 
 const defaultPort = 29500 // of the coordinator, as torchrun and NCCL users expect
@@ -29,15 +31,15 @@ var interfaceVariables = [...]string{"GOCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"
 func (c *JoinConfig) resolve(env lookup) error {
 	if c.Size == 0 {
 		var err error
-		if c.Rank, c.Size, err = rankAndSize(env); err != nil {
+		if err = c.rankAndSize(env); err != nil {
 			return err
 		}
 	}
 	switch {
 	case c.Size < 1:
-		return argument("Size is %d", c.Size)
+		return argument("Size is %d, want at least 1", c.Size)
 	case c.Rank < 0 || c.Rank >= c.Size:
-		return argument("Rank is %d, Size %d", c.Rank, c.Size)
+		return argument("Rank is %d, Size %d: want 0 ≤ Rank < Size", c.Rank, c.Size)
 	}
 	if c.Coordinator == "" {
 		addr, source, err := coordinator(env)
@@ -45,6 +47,7 @@ func (c *JoinConfig) resolve(env lookup) error {
 			return err
 		}
 		if c.Coordinator = addr; addr != "" {
+			c.from("Coordinator", source)
 			c.logger().Info("goccl: coordinator from the environment", "coordinator", addr, "source", source)
 		}
 	}
@@ -54,10 +57,12 @@ func (c *JoinConfig) resolve(env lookup) error {
 	for _, name := range interfaceVariables {
 		if v, ok := env(name); ok && c.Interface == "" {
 			c.Interface = v
+			c.from("Interface", name)
 		}
 	}
 	if v, ok := env("GOCCL_RUN_ID"); ok && c.RunID == "" {
 		c.RunID = v
+		c.from("RunID", "GOCCL_RUN_ID")
 	}
 	if v, ok := env("GOCCL_TRACE_DIR"); ok && c.TraceDir == "" {
 		c.TraceDir = v
@@ -71,7 +76,24 @@ func (c *JoinConfig) resolve(env lookup) error {
 	return nil
 }
 
-func rankAndSize(env lookup) (rank, size int, err error) {
+// from notes that a field has its value from the environment, for an error about it.
+func (c *JoinConfig) from(field, variables string) {
+	if c.sources == nil {
+		c.sources = make(map[string]string)
+	}
+	c.sources[field] = variables
+}
+
+// blame names the variable whose value an error is about.
+func (c *JoinConfig) blame(err error) error {
+	var bad *tcp.ConfigError
+	if !errors.As(err, &bad) || c.sources[bad.Field] == "" {
+		return err
+	}
+	return argument("environment: %s: %w", c.sources[bad.Field], err)
+}
+
+func (c *JoinConfig) rankAndSize(env lookup) error {
 	for i, f := range rankVariables {
 		r, haveRank := env(f.rank)
 		s, haveSize := env(f.size)
@@ -88,23 +110,26 @@ func rankAndSize(env lookup) (rank, size int, err error) {
 			if haveRank {
 				missing, have = f.size, f.rank
 			}
-			return 0, 0, argument("environment: %s is set but %s is not", have, missing)
+			return argument("environment: %s is set but %s is not", have, missing)
 		}
-		if rank, err = number(f.rank, r); err != nil {
-			return 0, 0, err
+		var err error
+		if c.Rank, err = number(f.rank, r); err != nil {
+			return err
 		}
-		if size, err = number(f.size, s); err != nil {
-			return 0, 0, err
+		if c.Size, err = number(f.size, s); err != nil {
+			return err
 		}
-		if size < 1 {
-			return 0, 0, argument("environment: %s is %d", f.size, size)
+		if c.Size < 1 {
+			return argument("environment: %s is %d, want at least 1", f.size, c.Size)
 		}
-		if rank < 0 || rank >= size {
-			return 0, 0, argument("environment: %s is %d, %s %d", f.rank, rank, f.size, size)
+		if c.Rank < 0 || c.Rank >= c.Size {
+			return argument("environment: %s is %d, %s %d: want 0 ≤ %[1]s < %[3]s", f.rank, c.Rank, f.size, c.Size)
 		}
-		return rank, size, nil
+		c.from("Rank", f.rank)
+		c.from("Size", f.size)
+		return nil
 	}
-	return 0, 0, argument("no rank and size: set JoinConfig.Rank and Size, or GOCCL_RANK and GOCCL_WORLD_SIZE")
+	return argument("no rank and size: set JoinConfig.Rank and Size, or GOCCL_RANK and GOCCL_WORLD_SIZE")
 }
 
 func number(name, value string) (int, error) {
@@ -128,7 +153,7 @@ func coordinator(env lookup) (addr, source string, err error) {
 				return "", "", err
 			}
 			if n < 1 || n > 65535 {
-				return "", "", argument("environment: MASTER_PORT is %d", n)
+				return "", "", argument("environment: MASTER_PORT is %d, want 1 to 65535", n)
 			}
 			port = n
 		}

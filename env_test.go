@@ -32,12 +32,14 @@ func TestRankAndSizeFromEnvironment(t *testing.T) {
 		{[]string{"RANK=1"}, 0, 0, "WORLD_SIZE is not"},
 		{[]string{"JOB_COMPLETION_INDEX=3"}, 0, 0, "GOCCL_WORLD_SIZE is not"},
 		{[]string{"RANK=x", "WORLD_SIZE=2"}, 0, 0, `RANK is "x"`},
-		{[]string{"RANK=2", "WORLD_SIZE=2"}, 0, 0, "RANK is 2, WORLD_SIZE 2"},
+		{[]string{"RANK=2", "WORLD_SIZE=2"}, 0, 0, "RANK is 2, WORLD_SIZE 2: want 0 ≤ RANK < WORLD_SIZE"},
 		{[]string{"RANK=-1", "WORLD_SIZE=2"}, 0, 0, "RANK is -1"},
-		{[]string{"RANK=0", "WORLD_SIZE=0"}, 0, 0, "WORLD_SIZE is 0"},
+		{[]string{"RANK=0", "WORLD_SIZE=0"}, 0, 0, "WORLD_SIZE is 0, want at least 1"},
 		{nil, 0, 0, "GOCCL_RANK"},
 	} {
-		rank, size, err := rankAndSize(lookupIn(c.env...))
+		var j JoinConfig
+		err := j.rankAndSize(lookupIn(c.env...))
+		rank, size := j.Rank, j.Size
 		if c.err == "" && (err != nil || rank != c.rank || size != c.size) {
 			t.Errorf("%v: got %d of %d, %v; want %d of %d", c.env, rank, size, err, c.rank, c.size)
 		}
@@ -58,7 +60,7 @@ func TestCoordinatorFromEnvironment(t *testing.T) {
 		{[]string{"MASTER_ADDR=[::1]", "MASTER_PORT=7"}, "[::1]:7", ""},
 		{[]string{"MASTER_ADDR=b", "MASTER_PORT=29400", "TORCHELASTIC_RUN_ID=x"}, "b:29401", ""},
 		{[]string{"MASTER_ADDR=b", "MASTER_PORT=65535", "TORCHELASTIC_RUN_ID=x"}, "", "MASTER_PORT is 65535"},
-		{[]string{"MASTER_ADDR=b", "MASTER_PORT=70000"}, "", "MASTER_PORT is 70000"},
+		{[]string{"MASTER_ADDR=b", "MASTER_PORT=70000"}, "", "MASTER_PORT is 70000, want 1 to 65535"},
 		{[]string{"MASTER_ADDR=b", "MASTER_PORT=p"}, "", `MASTER_PORT is "p"`},
 		{[]string{"SLURM_JOB_NODELIST=gpu[07-09,12],login1"}, "gpu07:29500", ""},
 		{[]string{"SLURM_JOB_NODELIST=n1,n2"}, "n1:29500", ""},

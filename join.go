@@ -30,11 +30,13 @@ const defaultJoinTimeout = 10 * time.Minute
 //	                holds that port), the first host of SLURM_JOB_NODELIST and port 29500
 //	interface       GOCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME
 //	run id          GOCCL_RUN_ID
-//	secret          GOCCL_SECRET_FILE, a path (the newline at the file's end does not count), GOCCL_SECRET
+//	secret          GOCCL_SECRET_FILE, a path (newlines at the file's end do not count), GOCCL_SECRET
 //	traces          GOCCL_TRACE_DIR, for Config.TraceDir
 //
-// Half a line is an error that names what is missing, and a bad value one that names the variable.
+// Half a line is an error that names what is missing, and a bad value one that names the variable. A variable whose name begins
+// with GOCCL_ and means nothing to goccl is logged as a warning: it may be a misspelt one.
 func Join(ctx context.Context, cfg JoinConfig) (*ProcessGroup, error) {
+	cfg.warnOfUnknown(os.Environ())
 	if err := errors.Join(cfg.resolve(os.LookupEnv), cfg.Config.check()); err != nil {
 		if cfg.Listener != nil {
 			cfg.Listener.Close() // it is ours from the call on
@@ -45,7 +47,7 @@ func Join(ctx context.Context, cfg JoinConfig) (*ProcessGroup, error) {
 	defer cancel()
 	t, err := cfg.connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, cfg.blame(err)
 	}
 	cfg.runID = cfg.RunID
 	g, err := New(t, cfg.Config)

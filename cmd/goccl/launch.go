@@ -8,6 +8,22 @@ import (
 	"github.com/goccl/goccl/internal/launch"
 )
 
+const launchAbout = `
+Each rank's environment, which goccl.Join reads:
+  GOCCL_RANK, GOCCL_WORLD_SIZE       its number, and how many there are
+  GOCCL_COORDINATOR, GOCCL_RUN_ID    where they meet, and which run it is
+  GOCCL_SECRET                       a fresh one, so that other users of the machine cannot join; not with -coordinator, and
+                                     not where the environment has GOCCL_SECRET or GOCCL_SECRET_FILE: those hold then
+  GOCCL_RESTART                      how often this rank was started again; not set in its first life
+and all else that the launcher's own environment has.
+
+Signals are passed on to all ranks: SIGUSR1 makes a program that has called ProcessGroup.TraceOnSignal write down its last
+calls; SIGINT, SIGTERM, SIGHUP and SIGQUIT are to end it, and SIGKILL follows after -grace, or when a second one comes.
+
+The exit code is that of the first rank to fail, 128 + s if signal s ended it or the launcher, 0 if none failed, 1 if the
+launcher failed, 2 for wrong usage, 126 or 127 if the program cannot be executed or does not exist.
+`
+
 func launchMain(args []string, stdout, stderr io.Writer) int {
 	fs := flags("launch", "-n N [flags] [--] program args…", stderr)
 	n := fs.Int("n", 0, "number of `ranks`")

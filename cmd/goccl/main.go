@@ -9,7 +9,7 @@
 // Launch runs a program as N ranks on this machine. Each gets GOCCL_RANK, GOCCL_WORLD_SIZE, GOCCL_COORDINATOR and
 // GOCCL_RUN_ID, which goccl.Join reads, and a fresh GOCCL_SECRET, so that other users of the machine cannot join: unless the
 // environment has one or GOCCL_SECRET_FILE, or -coordinator is given. Each line of output is marked with its rank. Signals are
-// passed on. When a rank fails the others are ended, unless -keep-going leaves them to go on without it or -restarts has it
+// passed on, SIGUSR1 among them. When a rank fails the others are ended, unless -keep-going leaves them to go on without it or -restarts has it
 // started again: with the same environment, and GOCCL_RESTART set to how often that has happened.
 //
 // Rendezvous is the meeting point of ranks on several machines, apart from rank 0. The secret that it asks for is in
@@ -35,6 +35,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 )
 
 const exitUsage = 2
@@ -43,14 +44,15 @@ const exitUsage = 2
 type command struct {
 	name, line string
 	run        func(args []string, stdout, stderr io.Writer) int
+	about      string // what its help says after the flags
 }
 
 func commands() []command {
 	return []command{
-		{"launch", "run a program as several ranks on this machine", launchMain},
-		{"rendezvous", "be the meeting point of ranks on several machines", rendezvousMain},
-		{"trace-merge", "compare what ranks wrote down about their last calls", traceMergeMain},
-		{"version", "print the version of this program", versionMain},
+		{"launch", "run a program as several ranks on this machine", launchMain, launchAbout},
+		{"rendezvous", "be the meeting point of ranks on several machines", rendezvousMain, rendezvousAbout},
+		{"trace-merge", "compare what ranks wrote down about their last calls", traceMergeMain, traceMergeAbout},
+		{"version", "print the version of this program", versionMain, ""},
 	}
 }
 
@@ -72,7 +74,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	for _, c := range commands() {
 		if c.name == name {
-			return c.run(rest, stdout, stderr)
+			code := c.run(rest, stdout, stderr)
+			if asksForHelp(rest) {
+				io.WriteString(stdout, c.about)
+			}
+			return code
 		}
 	}
 	fmt.Fprintf(stderr, "goccl: unknown command %q\n", name)
@@ -101,7 +107,7 @@ func flags(name, synopsis string, stderr io.Writer) *flag.FlagSet {
 
 // parse reports whether the command shall go on, else its exit code.
 func parse(fs *flag.FlagSet, args []string, stdout io.Writer) (ok bool, code int) {
-	if len(args) == 1 && args[0] == "-h" {
+	if asksForHelp(args) {
 		fs.SetOutput(stdout)
 	}
 	err := fs.Parse(args)
@@ -112,6 +118,10 @@ func parse(fs *flag.FlagSet, args []string, stdout io.Writer) (ok bool, code int
 		return false, 0
 	}
 	return false, exitUsage
+}
+
+func asksForHelp(args []string) bool {
+	return len(args) == 1 && slices.Contains([]string{"-h", "-help", "--help"}, args[0])
 }
 
 // misused says what is wrong with the arguments.

@@ -15,6 +15,11 @@ import (
 	"github.com/goccl/goccl/transport/tcp"
 )
 
+const rendezvousAbout = `
+Start it before or after the ranks, and give them its address in GOCCL_COORDINATOR. It prints where it listens, and ends once
+all ranks have met, with 0, or when -timeout has passed, with 1 and the ranks that are missing.
+`
+
 func rendezvousMain(args []string, stdout, stderr io.Writer) int {
 	fs := flags("rendezvous", "-listen addr -size N [flags]", stderr)
 	listen := fs.String("listen", "", "`host:port` to listen on; port 0 takes a free one")

@@ -7,6 +7,12 @@ import (
 	"github.com/goccl/goccl/internal/trace"
 )
 
+const traceMergeAbout = `
+It prints, for each group: up to which call the ranks agree; from there on what each rank was in, or had completed, and for
+how long; what every rank holds for the first cause of the failure; and, of the ranks of one host, who entered calls last.
+The exit code is 1 when a file cannot be read; the others are compared all the same.
+`
+
 func traceMergeMain(args []string, stdout, stderr io.Writer) int {
 	fs := flags("trace-merge", "file…\nThe files are those that ranks wrote to Config.TraceDir or GOCCL_TRACE_DIR, or with ProcessGroup.WriteTrace.", stderr)
 	if ok, code := parse(fs, args, stdout); !ok {

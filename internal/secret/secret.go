@@ -28,14 +28,13 @@ func FromEnvironment(lookup func(name string) (string, bool)) ([]byte, error) {
 	return nil, nil
 }
 
-// FromFile reads a secret. The one newline with which editors and shells end a file does not belong to it.
+// FromFile reads a secret. The newlines with which editors and shells end a file do not belong to it.
 func FromFile(path string) ([]byte, error) {
 	s, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	s = bytes.TrimSuffix(s, []byte("\n"))
-	s = bytes.TrimSuffix(s, []byte("\r"))
+	s = bytes.TrimRight(s, "\r\n")
 	if len(s) == 0 {
 		return nil, fmt.Errorf("%s is empty", path)
 	}

@@ -23,10 +23,11 @@ func TestFromEnvironment(t *testing.T) {
 		{map[string]string{Variable: "s"}, "s", ""},
 		{map[string]string{Variable: "", FileVariable: ""}, "", ""},
 		{map[string]string{Variable: "s", FileVariable: file("from the file\n")}, "from the file", ""},
-		{map[string]string{FileVariable: file("two\n\n")}, "two\n", ""},
+		{map[string]string{FileVariable: file("two\n\r\n\n")}, "two", ""},
+		{map[string]string{FileVariable: file("\n in\nside \n")}, "\n in\nside ", ""},
 		{map[string]string{FileVariable: file("windows\r\n")}, "windows", ""},
 		{map[string]string{FileVariable: file(" \x00binary")}, " \x00binary", ""},
-		{map[string]string{Variable: "hidden", FileVariable: file("\n")}, "", "secret is empty"},
+		{map[string]string{Variable: "hidden", FileVariable: file("\n\r\n\n\n")}, "", "secret is empty"},
 		{map[string]string{Variable: "hidden", FileVariable: "/nonexistent/secret"}, "", "GOCCL_SECRET_FILE: open /nonexistent/secret: no such file"},
 	} {
 		got, err := FromEnvironment(func(name string) (string, bool) { v, ok := c.env[name]; return v, ok })

@@ -40,7 +40,10 @@ func parseEndpoints(s string) ([]endpoint, error) {
 	for item := range strings.SplitSeq(s, ",") {
 		e, err := parseEndpoint(strings.TrimSpace(item))
 		if err != nil {
-			return nil, fmt.Errorf("%q: %w", strings.TrimSpace(item), err)
+			if strings.Contains(s, ",") {
+				err = fmt.Errorf("%q: %w", strings.TrimSpace(item), err)
+			}
+			return nil, err
 		}
 		list = append(list, e)
 	}

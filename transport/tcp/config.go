@@ -42,7 +42,7 @@ type Config struct {
 	// Secret is shared by all ranks and the coordinator; nil: none. Both ends of every connection prove that they have it
 	// (HMAC-SHA-256 over fresh random numbers of both and all that the connection is for), the dialler first. It is never sent,
 	// logged or shown in an error, and copied, so that the caller may wipe it. Whoever listens in on a handshake can try guesses
-	// at leisure: take 16 random bytes or more. Without TLS nothing protects what follows the handshake.
+	// at leisure: take 16 random bytes or more, fewer are warned of. Without TLS nothing protects what follows the handshake.
 	Secret []byte
 
 	// TLS puts every connection, Unix-domain ones too, under mutual TLS 1.3, set on all ranks and the coordinator; nil: no TLS. It

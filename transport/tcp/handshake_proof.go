@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"log/slog"
 )
 
 // The kinds of proof.
@@ -70,6 +71,16 @@ func (c *credentials) differ(theirs uint8, who, here string) *rejection {
 
 // caller names the rank that a hello claims, as long as nothing is proved.
 func (h *hello) caller() string { return fmt.Sprintf("rank %d", h.from) }
+
+// safeSecret is the size in bytes from which on nobody warns of a secret.
+const safeSecret = 16
+
+// warnOfSecret tells the user of a secret that can be guessed, and nothing else about it.
+func warnOfSecret(log *slog.Logger, secret []byte) {
+	if n := len(secret); n > 0 && n < safeSecret {
+		log.Warn(fmt.Sprintf("tcp: the secret is shorter than %d bytes: who listens in on a handshake can guess it at leisure; take random ones", safeSecret))
+	}
+}
 
 // newCredentials checks and copies what a configuration says. Nil stands for none.
 func newCredentials(secret []byte, given *tls.Config) (*credentials, error) {

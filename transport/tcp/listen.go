@@ -279,7 +279,11 @@ func (s *strangers) report(from string, err error) {
 	hidden := s.hidden
 	s.last, s.hidden = now, 0
 	s.mu.Unlock() // a logger that hangs must not gather strangers here
-	s.log.Warn("tcp: dropped a connection", "from", from, "why", reason(err), "unreported", hidden)
+	args := []any{"from", from, "why", reason(err)}
+	if hidden > 0 {
+		args = append(args, "unreported", hidden)
+	}
+	s.log.Warn("tcp: dropped a connection", args...)
 }
 
 func (s *strangers) flush() {

@@ -34,6 +34,7 @@ func Rendezvous(ctx context.Context, ln net.Listener, cfg RendezvousConfig) erro
 		ln.Close()
 		return err
 	}
+	warnOfSecret(orDiscard(cfg.Logger), cfg.Secret)
 	p := &meetingPoint{cfg: cfg, believes: cred.believes(), addr: ln.Addr().String(), again: make(chan struct{}, 1)}
 	p.restart()
 	p.srv = newServer(cred, roleApart, orDiscard(cfg.Logger), map[purpose]handler{purposeRegister: p})

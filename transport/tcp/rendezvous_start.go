@@ -48,6 +48,9 @@ func join(ctx context.Context, cfg Config, open func(ctx context.Context, m *mes
 		}
 		return nil, err
 	}
+	if p.Size > 1 {
+		warnOfSecret(p.Logger, p.Secret)
+	}
 	ctx, cancel := withTimeout(ctx, cfg.Timeout)
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)

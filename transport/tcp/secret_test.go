@@ -93,6 +93,35 @@ func TestSecretsDiffer(t *testing.T) {
 	all.Wait()
 }
 
+// TestShortSecret: a secret that can be guessed is warned of once by every rank and by a coordinator apart, and works.
+func TestShortSecret(t *testing.T) {
+	t.Parallel()
+	for secret, want := range map[string]int{"fifteen bytes..": 1, "sixteen bytes...": 0} {
+		cfgs := world(t, 2)
+		logs := make([]lines, 3)
+		for r := range cfgs {
+			cfgs[r].Secret, cfgs[r].Logger = []byte(secret), logger(&logs[r])
+		}
+		ln := cfgs[0].Listener
+		cfgs[0].Listener = nil
+		var coordinated sync.WaitGroup
+		coordinated.Go(func() {
+			if err := Rendezvous(t.Context(), ln, RendezvousConfig{Size: 2, Secret: []byte(secret), Logger: logger(&logs[2])}); err != nil {
+				t.Error(err)
+			}
+		})
+		_, errs := startAll(t, cfgs)
+		noErrors(t, errs)
+		coordinated.Wait()
+		for i := range logs {
+			said := logs[i].String()
+			if strings.Count(said, "the secret is shorter than 16 bytes") != want || strings.Contains(said, secret) {
+				t.Errorf("%q: log %d has %q, want %d warnings", secret, i, said, want)
+			}
+		}
+	}
+}
+
 // TestUnprovedClaims: what anybody could say does not fail a start that has a secret, and is told when a rank is missing.
 func TestUnprovedClaims(t *testing.T) {
 	t.Parallel()

@@ -109,6 +109,9 @@ func TestPeers76_Strangers(t *testing.T) {
 	if !strings.Contains(log.String(), "unreported=") {
 		t.Error("the log does not count the strangers it leaves out")
 	}
+	if strings.Contains(log.String(), "unreported=0") {
+		t.Error("the log counts strangers where it leaves out none")
+	}
 }
 
 // A counting handler accepts everything.
