@@ -14,14 +14,19 @@ const killed = 16 << 20
 
 // A rank is killed at a random moment while 64 MiB all-reduces run. Every survivor names it, soon, and the survivors go on.
 func TestKill(t *testing.T) {
-	var took []time.Duration
+	var took, slowest []time.Duration
 	sizes := []int{2, 4, 2, 6, 3, 5}
 	for i := range times(4) {
 		n := sizes[i%len(sizes)]
 		minority := i%len(sizes) == 0
-		t.Run(fmt.Sprintf("%d/n=%d", i, n), func(t *testing.T) { kill(t, n, minority, &took) })
+		t.Run(fmt.Sprintf("%d/n=%d", i, n), func(t *testing.T) {
+			before := len(took)
+			if kill(t, n, minority, &took); len(took) > before {
+				slowest = append(slowest, slices.Max(took[before:]))
+			}
+		})
 	}
-	checkDelays(t, took)
+	checkDelays(t, took, slowest)
 }
 
 // kill notes how long each survivor took to fail.
@@ -91,23 +96,23 @@ func (j *job) expectNoMajority(ranks []int) {
 	j.expectDone(ranks)
 }
 
-// checkDelays says how long detection took: all within 5 s, and one in a hundred at most longer than 1 s. A few measured beside
-// other tests prove only the former.
-func checkDelays(t *testing.T, took []time.Duration) {
+// checkDelays says how long detection took: all within 5 s, and in one trial of a hundred at most longer than 1 s on the slowest
+// survivor. A few trials beside other tests prove only the former.
+func checkDelays(t *testing.T, took, slowest []time.Duration) {
 	if len(took) == 0 {
 		t.Fatal("nothing was measured")
 	}
 	slices.Sort(took)
 	late := 0
-	for _, d := range took {
+	for _, d := range slowest {
 		if d > time.Second {
 			late++
 		}
 	}
 	longest := took[len(took)-1]
-	t.Logf("%d errors after a kill: p50 %v, p99 %v, max %v; %d later than 1 s", len(took),
+	t.Logf("%d errors after %d kills: p50 %v, p99 %v, max %v; in %d trials later than 1 s", len(took), len(slowest),
 		took[len(took)/2].Round(time.Millisecond), took[len(took)*99/100].Round(time.Millisecond), longest.Round(time.Millisecond), late)
-	if longest > 5*time.Second || *trials > 0 && late > (len(took)+99)/100 {
-		t.Errorf("a death was noticed after %v, %d of %d times later than 1 s", longest, late, len(took))
+	if longest > 5*time.Second || *trials > 0 && late > (len(slowest)+99)/100 {
+		t.Errorf("a death was noticed after %v, in %d of %d trials later than 1 s", longest, late, len(slowest))
 	}
 }
