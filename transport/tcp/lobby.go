@@ -142,13 +142,14 @@ func (l *lobby) remove(n *newcomer) {
 	}
 }
 
-// waiting returns the tickets of those who wait, in the order in which they came.
+// waiting returns the tickets of those who wait, in the order in which they came, but for who has lately failed to come in.
 func (l *lobby) waiting() [][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := time.Now()
 	var list [][]byte
 	for _, n := range l.inside {
-		if n.invited == nil && !n.admitted {
+		if n.invited == nil && !n.admitted && !now.Before(n.notAgain) {
 			list = append(list, slices.Clone(n.ticket))
 		}
 	}

@@ -19,8 +19,15 @@ type newcomer struct {
 	writing sync.Mutex // one message at a time, and its state does not change between the look at it and the message
 
 	invited  func(error) // tells the Regroup that admits it that it will not come; nil: it waits. Guarded by lobby.mu
-	admitted bool        // guarded by lobby.mu
+	admitted bool        // guarded by lobby.mu, like the next two
+	failures int         // attempts to admit it that came to nothing
+	notAgain time.Time   // it is not shown as waiting before
 }
+
+const (
+	retryAfter  = 2 * time.Second // how long a newcomer is passed over after its second failure; twice as long after each further one
+	retryAtMost = 2 * time.Minute
+)
 
 var errHungUp = errors.New("it hung up while it was admitted")
 
@@ -124,10 +131,21 @@ func (n *newcomer) conclude(in bool) {
 	defer n.writing.Unlock()
 	n.lobby.mu.Lock()
 	n.invited, n.admitted = nil, in
+	if !in {
+		n.passOver(time.Now())
+	}
 	n.lobby.mu.Unlock()
 	if in {
 		n.write(message(kindVerdict, (&outcome{}).payload()))
 	} else {
 		n.write(n.lobby.note())
+	}
+}
+
+// passOver is for a newcomer that was not admitted; lobby.mu is held. Once may be bad luck. One that is stopped, or that some
+// ranks cannot reach, would cost them their patience in each attempt.
+func (n *newcomer) passOver(now time.Time) {
+	if n.failures++; n.failures > 1 {
+		n.notAgain = now.Add(min(retryAfter<<min(n.failures-2, 10), retryAtMost))
 	}
 }

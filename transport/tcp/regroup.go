@@ -16,7 +16,8 @@ import (
 // Epoch implements [transport.Regrouper]. A sub-group is of its world's epoch.
 func (t *Transport) Epoch() uint64 { return t.mesh.epoch }
 
-// Waiting implements [transport.Regrouper]: the processes that came to one of this process's listeners after the start.
+// Waiting implements [transport.Regrouper]: the processes that came to one of this process's listeners after the start. One that
+// has failed to come in more than once is passed over for a while, at most two minutes.
 func (t *Transport) Waiting() [][]byte {
 	if l := t.mesh.host.lobby; l != nil {
 		return l.waiting()

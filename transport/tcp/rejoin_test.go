@@ -435,6 +435,34 @@ func TestLobbyWithoutRunID(t *testing.T) {
 	}
 }
 
+// TestFailedNewcomerIsPassedOver: who does not come in twice is not asked again for a while, then for longer.
+func TestFailedNewcomerIsPassedOver(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	go io.Copy(io.Discard, far)
+	l := &lobby{host: &host{runID: "run 7"}}
+	n := &newcomer{lobby: l, conn: near, ticket: []byte("ticket")}
+	l.inside = []*newcomer{n}
+	var last time.Duration
+	for failures := range 20 {
+		if shown := len(l.waiting()); shown != 1 {
+			t.Fatalf("after %d failures and the time for them %d wait, want 1", failures, shown)
+		}
+		party{n}.conclude(false)
+		wait := max(time.Until(n.notAgain), 0)
+		switch shown := len(l.waiting()); {
+		case failures == 0 && shown != 1:
+			t.Error("it is passed over after its first failure")
+		case failures > 0 && shown != 0:
+			t.Errorf("it is asked again at once after %d failures", failures+1)
+		case failures > 0 && wait < last || wait > retryAtMost:
+			t.Errorf("it is passed over for %v after %d failures, before for %v", wait, failures+1, last)
+		}
+		last = max(wait-time.Second, 0)
+		n.notAgain = time.Time{}
+	}
+}
+
 // TestRedirect has a coordinator apart that stays, and sends those who come later to the ranks, living or dead; when none is
 // left it coordinates another start.
 func TestRedirect(t *testing.T) {
