@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A party is ranks of which the same is to be said. In its words, %s stands for how long.
+// A party is ranks of which the same is to be said. In its words, howLong stands for the durations.
 type party struct {
 	words string
 	ranks []int
