@@ -1,14 +1,14 @@
 package goccl
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"log/slog"
 	"os"
 	"os/signal"
 	"sync"
 	"time"
+
+	"github.com/goccl/goccl/internal/trace"
 )
 
 const (
@@ -91,15 +91,13 @@ func (g *ProcessGroup) report(s *snapshot, level slog.Level, message string) {
 		return
 	}
 	d.Calls = d.Calls[max(0, len(d.Calls)-loggedCalls):]
-	var b bytes.Buffer
-	d.Write(&b) // a buffer takes everything
-	log.LogAttrs(ctx, level, message, append(attrs, slog.Any("trace", json.RawMessage(bytes.TrimSpace(b.Bytes()))))...)
+	log.LogAttrs(ctx, level, message, append(attrs, slog.Any("trace", trace.Logged{Dump: d}))...)
 }
 
 // TraceOnSignal writes what WriteTrace does, of this group and of the sub-groups split off it, whenever one of the signals
 // comes, SIGUSR1 if none is named: to files in Config.TraceDir, and with the last calls to Config.Logger. Without either
-// it does nothing. It goes on until stop or Close; from then on the signal has its old effect, and SIGUSR1's is to end the
-// process. Where there is no SIGUSR1, as on Windows, the signals must be named. Stop may be called twice.
+// it does nothing. It goes on until stop or Close; from then on the signal has its old effect: SIGUSR1's on a Go program
+// is none. Where there is no SIGUSR1, as on Windows, the signals must be named. Stop may be called twice.
 func (g *ProcessGroup) TraceOnSignal(sig ...os.Signal) (stop func()) {
 	if len(sig) == 0 {
 		sig = traceSignals

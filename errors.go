@@ -36,6 +36,7 @@ type StallError struct {
 	Op      string   // the call
 	Seq     uint64   // its sequence number; 0: it has none (shrink)
 	Calls   []string // by rank: the call it is in or has completed last; "" when it did not say
+	Addrs   []string // by rank: its address; "" over a transport without addresses
 	Err     error    // which limit passed: the cause of the context, or the group's Timeout
 }
 
@@ -56,15 +57,21 @@ func (e *StallError) Error() string {
 	return b.String()
 }
 
-// writeMissing writes who is missing and which calls these are in.
+// writeMissing writes who is missing, where they are and which calls these are in.
 func (e *StallError) writeMissing(b *strings.Builder) {
 	for i, r := range e.Missing {
 		if i > 0 {
 			b.WriteByte(',')
 		}
 		fmt.Fprintf(b, " rank %d", r)
-		if r < len(e.Calls) && e.Calls[r] != "" {
-			fmt.Fprintf(b, " (%s)", e.Calls[r])
+		var known []string
+		for _, of := range [][]string{e.Addrs, e.Calls} {
+			if r < len(of) && of[r] != "" {
+				known = append(known, of[r])
+			}
+		}
+		if len(known) > 0 {
+			fmt.Fprintf(b, " (%s)", strings.Join(known, "; "))
 		}
 	}
 }

@@ -16,7 +16,10 @@ func TestErrorsAreWordedOnce(t *testing.T) {
 		"goccl: group is broken: rank 2 in all-reduce #3: EOF":                                                 broken(peer),
 		"goccl: sub-group of ranks [0 2]: group is broken: rank 2 in all-reduce #3: EOF":                       &outer{"sub-group of ranks [0 2]", []error{broken(peer)}},
 		"goccl: rank 1 aborted: all-reduce #3 stalled, all ranks are in the call: group timeout of 1s passed":  &AbortError{1, stall.Error()},
-		"goccl: group is broken: rank 1 aborted: loss is NaN":                                                  broken(&AbortError{1, "loss is NaN"}),
+		"goccl: barrier #9 stalled, missing: rank 0, rank 1 (10.0.0.2:29500), rank 2 (10.0.0.3:7; barrier, #8 completed): limit": &StallError{
+			Op: "barrier", Seq: 9, Missing: []int{0, 1, 2}, Addrs: []string{"", "10.0.0.2:29500", "10.0.0.3:7"},
+			Calls: []string{"", "", "barrier, #8 completed"}, Err: errors.New("limit")},
+		"goccl: group is broken: rank 1 aborted: loss is NaN": broken(&AbortError{1, "loss is NaN"}),
 	} {
 		if err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)

@@ -270,7 +270,7 @@ func (g *ProcessGroup) childFailed(from int, n *notice) {
 	var err error = &PeerError{Rank: n.rank, Addr: g.health.peers[n.rank].addr, Op: opening, Err: &remoteCause{text: n.b}}
 	if n.cause == causeStall {
 		text := fmt.Sprintf("rank %d: %s", from, n.b)
-		err = &StallError{Missing: n.missing, Op: opening, Calls: make([]string, g.size), Err: &remoteCause{text, context.DeadlineExceeded}}
+		err = &StallError{Missing: n.missing, Op: opening, Calls: make([]string, g.size), Addrs: g.health.addrs(), Err: &remoteCause{text, context.DeadlineExceeded}}
 	}
 	id, c := n.value, &g.children
 	c.mu.Lock()

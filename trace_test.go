@@ -66,7 +66,8 @@ func merged(t *testing.T, dir string) string {
 	}
 	said, _, _ := strings.Cut(trace.Merge(all), "who entered last")
 	said = regexp.MustCompile(`for [^,)\n]*`).ReplaceAllString(said, "for T")
-	said = regexp.MustCompile(`rank (\d) \([^)]*:\d+\)`).ReplaceAllString(said, "rank $1")
+	said = regexp.MustCompile(`rank (\d) \([^);]*:\d+\)`).ReplaceAllString(said, "rank $1")
+	said = regexp.MustCompile(`rank (\d) \([^);]*:\d+; `).ReplaceAllString(said, "rank $1 (")
 	return regexp.MustCompile(`(?m)^the dumps are not of one moment.*\n`).ReplaceAllString(said, "")
 }
 

@@ -129,7 +129,7 @@ func (h *health) missing() []int {
 }
 
 func (h *health) stallError(call callReport, missing []int, limit error) *StallError {
-	e := &StallError{Missing: missing, Op: opName(call.call), Seq: call.seq, Calls: make([]string, len(h.peers)), Err: limit}
+	e := &StallError{Missing: missing, Op: opName(call.call), Seq: call.seq, Calls: make([]string, len(h.peers)), Addrs: h.addrs(), Err: limit}
 	for r := range h.peers {
 		switch p := &h.peers[r]; {
 		case r == h.rank:
@@ -139,6 +139,15 @@ func (h *health) stallError(call callReport, missing []int, limit error) *StallE
 		}
 	}
 	return e
+}
+
+// addrs returns the addresses of all ranks.
+func (h *health) addrs() []string {
+	addrs := make([]string, len(h.peers))
+	for r := range h.peers {
+		addrs[r] = h.peers[r].addr
+	}
+	return addrs
 }
 
 // remote turns a failure that another rank declared into this rank's error.

@@ -44,7 +44,7 @@ func (w *stallWarning) String() string {
 }
 
 func (w *stallWarning) log(g *ProcessGroup) {
-	attrs := []any{"rank", g.rank, "op", w.Op, "seq", w.Seq, "missing", w.Missing, "calls", w.Calls, "waited", w.waited}
+	attrs := []any{"rank", g.rank, "op", w.Op, "seq", w.Seq, "missing", w.Missing, "calls", w.Calls, "waited", w.waited.Round(time.Millisecond)}
 	if g.ranks != nil {
 		attrs = append(attrs, "parent_ranks", g.ranks)
 	}

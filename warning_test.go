@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/goccl/goccl/transport"
 )
 
 // records is a slog handler that keeps what it is given.
@@ -41,6 +43,14 @@ func (h *records) take() (all []slog.Record) {
 	}
 	h.all = nil
 	return all
+}
+
+// address is what messages have of the address of a rank, before its call.
+func address(g *ProcessGroup, rank int) string {
+	if a, ok := g.t.(transport.Addresser); ok {
+		return a.Addr(rank) + "; "
+	}
+	return ""
 }
 
 func attr(r slog.Record, key string) (v any) {
@@ -83,7 +93,7 @@ func TestStallWarning(t *testing.T) {
 			}
 			for i, r := range warnings {
 				seq := uint64(2 + i/3)
-				want := fmt.Sprintf("goccl: all-reduce #%d waits for rank 2 (all-reduce f32 x 10 sum, doubling, #%d completed)", seq, seq-1)
+				want := fmt.Sprintf("goccl: all-reduce #%d waits for rank 2 (%sall-reduce f32 x 10 sum, doubling, #%d completed)", seq, address(gs[0], 2), seq-1)
 				if r.Message != want {
 					t.Errorf("%q, want %q", r.Message, want)
 				}
@@ -165,7 +175,7 @@ func TestStallWarningOfTheSilent(t *testing.T) {
 	if got == nil || !slices.Equal(got.Missing, []int{2}) || got.Calls[2] != "" {
 		t.Fatalf("got %v", got)
 	}
-	if s := got.String(); s != "goccl: all-reduce #1 waits for rank 2" {
+	if s := got.String(); s != "goccl: all-reduce #1 waits for rank 2 (host2)" {
 		t.Errorf("text %q", s)
 	}
 	w.pass(time.Hour)

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"io"
 	"net"
+	"strings"
 
 	"github.com/goccl/goccl/internal/launch"
 )
@@ -27,7 +28,7 @@ launcher failed, 2 for wrong usage, 126 or 127 if the program cannot be executed
 func launchMain(args []string, stdout, stderr io.Writer) int {
 	fs := flags("launch", "-n N [flags] [--] program args…", stderr)
 	n := fs.Int("n", 0, "number of `ranks`")
-	coordinator := fs.String("coordinator", "", "`host:port` where rank 0 listens (default: the launcher meets the ranks itself, on a free loopback port)")
+	coordinator := fs.String("coordinator", "", "`host:port` where rank 0 listens, or several to try, separated by commas (default: the launcher meets the ranks itself, on a free loopback port)")
 	runID := fs.String("run-id", "", "`id` that keeps runs at one coordinator apart (default: a fresh one)")
 	grace := fs.Duration("grace", launch.DefaultGrace, "`time` between asking ranks to end and killing them")
 	keepGoing := fs.Bool("keep-going", false, "do not end the other ranks when one fails")
@@ -50,8 +51,10 @@ func launchMain(args []string, stdout, stderr io.Writer) int {
 		return misused(fs, "no program to run")
 	}
 	if *coordinator != "" {
-		if _, _, err := net.SplitHostPort(*coordinator); err != nil {
-			return misused(fs, "-coordinator %s: %v", *coordinator, err)
+		for addr := range strings.SplitSeq(*coordinator, ",") {
+			if _, _, err := net.SplitHostPort(strings.TrimSpace(addr)); err != nil {
+				return misused(fs, "-coordinator %s: %v: want host:port, or several separated by commas", *coordinator, err)
+			}
 		}
 	}
 	return launch.Main(launch.Config{

@@ -151,6 +151,8 @@ func TestUsage(t *testing.T) {
 		{"launch -n 2 -grace -1s true", 2, "-grace -1s"},
 		{"launch -n 2 -restarts -1 true", 2, "-restarts -1"},
 		{"launch -n 2 -coordinator nowhere true", 2, "-coordinator nowhere"},
+		{"launch -n 2 -coordinator 127.0.0.1:1,nowhere true", 2, "want host:port, or several"},
+		{"launch -n 1 -coordinator 127.0.0.1:1,127.0.0.1:2 true", 0, ""},
 		{"launch -n 2 goccl-no-such-program", 127, "not found"},
 		{"rendezvous -size 2", 2, "-listen is missing"},
 		{"rendezvous -listen 127.0.0.1:0", 2, "-size 0"},
