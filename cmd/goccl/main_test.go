@@ -157,8 +157,10 @@ func TestUsage(t *testing.T) {
 		{"rendezvous -size 2", 2, "-listen is missing"},
 		{"rendezvous -listen 127.0.0.1:0", 2, "-size 0"},
 		{"rendezvous -listen 127.0.0.1:0 -size 2 -timeout 0s", 2, "-timeout 0s"},
+		{"rendezvous -listen 127.0.0.1:0 -size 2 -cert main.go", 2, "-cert, -key and -ca go together"},
+		{"rendezvous -listen 0.0.0.0:0 -size 2 -cert main.go -key main.go -ca main.go", 1, "goccl: TLS: main.go"},
 		{"rendezvous -listen 127.0.0.1:0 -size 2 more", 2, `unexpected argument "more"`},
-		{"rendezvous -listen 0.0.0.0:0 -size 2", 1, "give -secret-file, or -insecure"},
+		{"rendezvous -listen 0.0.0.0:0 -size 2", 1, "give -secret-file, -cert, or -insecure"},
 		{"rendezvous -listen 0.0.0.0:0 -size 2 -secret-file /nonexistent/s", 1, "-secret-file: open /nonexistent/s: no such file"},
 		{"rendezvous -listen 0.0.0.0:0 -size 2 -timeout 20ms -secret-file main.go", 1, "missing"},
 		{"help trace-merge", 0, "usage: goccl trace-merge file…"},
@@ -213,6 +215,61 @@ func TestRendezvous(t *testing.T) {
 	}
 	if s := <-rest; !regexp.MustCompile(`(?m)^all 3 ranks have met$`).MatchString(s) {
 		t.Errorf("printed %q", s)
+	}
+}
+
+// With -stay the meeting point shows a process that comes later the way to the ranks that run.
+func TestRendezvousStays(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, w := io.Pipe()
+	serving, end := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		done <- rendezvous(serving, w, io.Discard, "127.0.0.1:0", tcp.RendezvousConfig{Size: 2, RunID: "r", Stay: true})
+	}()
+	var addr string
+	if _, err := fmt.Fscanf(r, "listening on %s\n", &addr); err != nil {
+		t.Fatal(err)
+	}
+	join := func(rank int) *goccl.ProcessGroup {
+		g, err := goccl.Join(ctx, goccl.JoinConfig{Rank: rank, Size: 2, Coordinator: addr, RunID: "r"})
+		if err != nil {
+			t.Error(err)
+		}
+		return g
+	}
+	met := make(chan struct{}, 2)
+	var ranks sync.WaitGroup
+	for rank := range 2 {
+		ranks.Go(func() {
+			g := join(rank)
+			met <- struct{}{}
+			for g != nil && g.Size() == 2 {
+				next, err := g.Admit(ctx)
+				if err != nil {
+					t.Error(err)
+					break
+				}
+				g = next
+			}
+			if g != nil {
+				g.Close()
+			}
+		})
+	}
+	<-met
+	<-met
+	if g := join(1); g != nil {
+		if g.Size() != 3 || g.Epoch() == 0 {
+			t.Errorf("size %d, epoch %d", g.Size(), g.Epoch())
+		}
+		g.Close()
+	}
+	ranks.Wait()
+	end()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 
