@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"time"
 
@@ -30,7 +31,8 @@ const (
 // Newcomers have 10 s, or until ctx ends, to come in. When one does not, all ranks get an error that names it, mostly a
 // [*PeerError] with its rank in the group that was not to be, and this group works as before. When a rank of this group
 // dies meanwhile the group breaks; Shrink then makes the next one, which is the larger one if others may have it already.
-// Over a transport that is no [transport.Regrouper] nobody can come in.
+// When anybody dies after all have agreed, Admit returns the larger group without an error, but it may be broken already (see
+// Err). Over a transport that is no [transport.Regrouper] nobody can come in.
 func (g *ProcessGroup) Admit(ctx context.Context) (*ProcessGroup, error) {
 	r, ok := g.t.(transport.Regrouper)
 	switch {
@@ -62,23 +64,40 @@ func (g *ProcessGroup) admitInTurn(ctx context.Context, r transport.Regrouper) (
 	larger, err := g.openLarger(ctx, r, number, newcomers)
 	switch {
 	case larger != nil:
-		g.offer(larger)
+		err = g.offer(larger)
 	case errors.Is(ctx.Err(), context.Canceled):
 		err = context.Cause(ctx) // and not whom that made fail
 	}
 	if err := g.agreeOnLarger(ctx, err); err != nil {
 		return nil, err
 	}
+	if !g.conclude(larger) {
+		return nil, net.ErrClosed
+	}
+	larger.stand(ctx)
+	return larger, nil
+}
+
+// conclude goes over to the larger group, which all ranks have. It reports false if Close or Shrink has been faster.
+func (g *ProcessGroup) conclude(larger *ProcessGroup) bool {
 	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shrink.larger == nil {
+		return false
+	}
 	g.shrink.larger = nil
-	g.closed = true // calls that wait their turn behind this one are too late
+	g.followedBy(larger) // calls that wait their turn behind this one are too late
 	g.agreed().conclude()
 	g.postAgreed()
-	g.mu.Unlock()
+	return true
+}
+
+// stand tells the newcomers of a larger group that it stands: every rank that takes it, from Admit or from Shrink, begins
+// with this call. If it fails the group is broken, but it is the group.
+func (g *ProcessGroup) stand(ctx context.Context) {
 	ctx, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), admitBound, &timeoutError{admitBound})
 	defer stop()
-	larger.Barrier(ctx) // tells the newcomers; if it fails the group is broken, but it is the group
-	return larger, nil
+	g.Barrier(ctx)
 }
 
 // gatherNewcomers returns all who wait at any rank, and the number of the next epoch; the same on all ranks.
@@ -176,13 +195,19 @@ func (g *ProcessGroup) openLarger(ctx context.Context, r transport.Regrouper, nu
 	return larger, nil
 }
 
-// offer notes that the larger group is ready here, before the others are told.
-func (g *ProcessGroup) offer(larger *ProcessGroup) {
+// offer notes that the larger group is ready here, before the others are told. A group that is closed meanwhile ends it.
+func (g *ProcessGroup) offer(larger *ProcessGroup) error {
 	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		larger.retire()
+		return net.ErrClosed
+	}
 	defer g.mu.Unlock()
 	all := slices.Clone(larger.ranks[:g.size])
 	g.agreed().offer = proposal{commit: true, epoch: larger.epoch, ranks: all}
 	g.shrink.larger = larger
+	return nil
 }
 
 // withdrawOffer closes the larger group that is ready here, if there is one: the others have not got it.

@@ -62,7 +62,10 @@ func (c *control) read(g *ProcessGroup, from int) {
 		}
 		var n notice
 		if err == nil {
-			if n, err = decodeNotice(frame, g.size); err != nil {
+			if n, err = decodeNotice(frame, g.size); err == nil {
+				err = g.noticed(from, &n)
+			}
+			if err != nil {
 				err = fmt.Errorf("control: %w", err)
 			}
 		}
@@ -70,7 +73,6 @@ func (c *control) read(g *ProcessGroup, from int) {
 			g.lost(from, bare(err))
 			return
 		}
-		g.noticed(from, &n)
 	}
 }
 
@@ -167,20 +169,17 @@ func (g *ProcessGroup) lost(rank int, err error) {
 	g.control.tell(&g.watch)
 }
 
-// noticed takes one notice.
-func (g *ProcessGroup) noticed(from int, n *notice) {
+// noticed takes one notice. An error says that it is malformed.
+func (g *ProcessGroup) noticed(from int, n *notice) error {
 	switch n.kind {
 	case noticeMailboxFull, noticeMailboxOpen:
 		g.p2p.held(from, n.kind == noticeMailboxFull)
-		return
+		return nil
 	case noticeChildFailed:
 		g.childFailed(from, n)
-		return
+		return nil
 	case noticeAgreement:
-		if err := g.noticedAgreement(from, n); err != nil {
-			g.lost(from, fmt.Errorf("control: %w", err))
-		}
-		return
+		return g.noticedAgreement(from, n)
 	case noticeGoodbye:
 		g.p2p.left(from, n.value)
 	}
@@ -188,12 +187,13 @@ func (g *ProcessGroup) noticed(from int, n *notice) {
 	g.health.noticed(time.Now(), from, n)
 	g.settle()
 	if n.kind == noticeHeartbeat {
-		return // nobody waits for that
+		return nil // nobody waits for that
 	}
 	if n.kind == noticeFailure && n.cause == causeAbort {
 		g.abortHere(&AbortError{Rank: n.rank, Text: n.b})
 	}
 	g.control.tell(&g.watch)
+	return nil
 }
 
 // tell wakes those that wait for health to change.

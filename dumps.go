@@ -23,6 +23,7 @@ type dumps struct {
 	reported chan struct{}  // closed when it has been reported
 	closed   chan struct{}  // closed by Close; ends the wait for signals
 	writers  sync.WaitGroup // those that wait for signals, and warnings on their way to the logger
+	heir     *ProcessGroup  // which group waits for the signals then; nil: none. Guarded by the group's mu
 }
 
 func (d *dumps) init() { d.reported, d.closed = make(chan struct{}), make(chan struct{}) }
@@ -96,8 +97,9 @@ func (g *ProcessGroup) report(s *snapshot, level slog.Level, message string) {
 
 // TraceOnSignal writes what WriteTrace does, of this group and of the sub-groups split off it, whenever one of the signals
 // comes, SIGUSR1 if none is named: to files in Config.TraceDir, and with the last calls to Config.Logger. Without either
-// it does nothing. It goes on until stop or Close; from then on the signal has its old effect: SIGUSR1's on a Go program
-// is none. Where there is no SIGUSR1, as on Windows, the signals must be named. Stop may be called twice.
+// it does nothing. Where Shrink or Admit has made the group that follows, it goes on with that one. It ends with stop or Close;
+// from then on the signal has its old effect: SIGUSR1's on a Go program is none. Where there is no SIGUSR1, as on Windows, the
+// signals must be named. Stop may be called twice.
 func (g *ProcessGroup) TraceOnSignal(sig ...os.Signal) (stop func()) {
 	if len(sig) == 0 {
 		sig = traceSignals
@@ -106,34 +108,56 @@ func (g *ProcessGroup) TraceOnSignal(sig ...os.Signal) (stop func()) {
 		g.cfg.logger().Warn("goccl: TraceOnSignal: this system has no SIGUSR1: name a signal", "rank", g.rank)
 		return func() {}
 	}
-	g.mu.Lock()
-	if g.closed {
-		g.mu.Unlock()
+	first := g.awaitSignals()
+	if first == nil {
 		return func() {}
 	}
-	g.dumps.writers.Add(1) // under mu, before Close can wait
-	g.mu.Unlock()
 	came, stopped, done := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
 	signal.Notify(came, sig...)
 	go func() {
-		defer g.dumps.writers.Done()
 		defer close(done)
 		defer signal.Stop(came)
-		for {
-			select {
-			case <-came:
-				g.reportAll("goccl: trace on signal")
-			case <-stopped:
-				return
-			case <-g.dumps.closed:
-				return
-			}
+		for g := first; g != nil; {
+			g = g.reportOnSignals(came, stopped)
 		}
 	}()
 	var once sync.Once
 	return func() {
 		once.Do(func() { close(stopped) })
 		<-done
+	}
+}
+
+// awaitSignals returns the group, or the first of those that follow it, that is not closed, once its Close has come to wait
+// for reportOnSignals; nil: there is none.
+func (g *ProcessGroup) awaitSignals() *ProcessGroup {
+	for g != nil {
+		g.mu.Lock()
+		open, heir := !g.closed, g.dumps.heir
+		if open {
+			g.dumps.writers.Add(1)
+		}
+		g.mu.Unlock()
+		if open {
+			return g
+		}
+		g = heir
+	}
+	return nil
+}
+
+// reportOnSignals reports at every signal until it is stopped or the group is closed. It returns which group goes on with it.
+func (g *ProcessGroup) reportOnSignals(came <-chan os.Signal, stopped <-chan struct{}) *ProcessGroup {
+	defer g.dumps.writers.Done()
+	for {
+		select {
+		case <-came:
+			g.reportAll("goccl: trace on signal")
+		case <-stopped:
+			return nil
+		case <-g.dumps.closed:
+			return g.awaitSignals()
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ type ProcessGroup struct {
 	id     uint64 // hash that names a sub-group, or a next epoch over the same plain transport; else 0
 	parent *ProcessGroup
 	ranks  []int  // of this group in its parent, or in the group that it follows
+	inside []int  // of this group in its parent, also if it follows another; nil: no parent
 	epoch  uint64 // see Epoch
 	tried  uint64 // highest number of a next epoch that has been tried; guarded by mu
 
@@ -303,6 +304,7 @@ func (g *ProcessGroup) endedInLine(ctx context.Context, op ring.Op) {
 func (g *ProcessGroup) abortHere(err error) {
 	g.p2p.stop(err)
 	for _, c := range g.children.endAll(err) {
+		c.wakeShrink()
 		go c.Abort(err) // each waits until its own news are on the way
 	}
 }
@@ -321,14 +323,7 @@ func (g *ProcessGroup) Close() error {
 
 func (g *ProcessGroup) close() error {
 	g.order.drain(g.life, flushBound)
-	g.mu.Lock()
-	g.closed = true
-	shrunk := g.shrink.done
-	g.mu.Unlock()
-	if shrunk != nil {
-		g.wakeShrink()
-		<-shrunk
-	}
+	g.endCalls()
 	childErr := closeAll(g.children.endAll(net.ErrClosed))
 	g.p2p.flush(flushBound)
 	g.sayGoodbye(goodbyeBound)
@@ -342,6 +337,18 @@ func (g *ProcessGroup) close() error {
 		return errors.Join(mismatch, childErr)
 	}
 	return errors.Join(err, childErr)
+}
+
+// endCalls refuses calls from now on, and waits for a Shrink that is running, which it ends.
+func (g *ProcessGroup) endCalls() {
+	g.mu.Lock()
+	g.closed = true
+	shrunk := g.shrink.done
+	g.mu.Unlock()
+	if shrunk != nil {
+		g.wakeShrink()
+		<-shrunk
+	}
 }
 
 // shut ends everything, with no regard to the others but that they get what they have been told.

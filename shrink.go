@@ -25,7 +25,8 @@ func (g *ProcessGroup) Epoch() uint64 { return g.epoch }
 //
 // After success the old group is retired: its connections close, its sub-groups and pending messages end with
 // net.ErrClosed, and its Close does nothing. After an error it is as before and Shrink can be called again. A group that
-// works, with all its ranks there, cannot be shrunk (ErrArgument).
+// works, with all its ranks there, cannot be shrunk (ErrArgument). What follows a sub-group is a sub-group of the same parent,
+// which ends it, and a Shrink that is running, as it ends any: by Close, by Abort, or retired itself.
 func (g *ProcessGroup) Shrink(ctx context.Context) (*ProcessGroup, error) {
 	ctx, stop := g.within(ctx)
 	defer stop()
@@ -35,11 +36,17 @@ func (g *ProcessGroup) Shrink(ctx context.Context) (*ProcessGroup, error) {
 	}
 	s := shrinking{g: g, seen: decided}
 	next, err := s.run(ctx)
-	g.endShrink(next != nil)
+	if err == nil {
+		err = g.handDown(next)
+	}
+	g.endShrink(next, err)
 	s.open.discard()
 	if err != nil {
 		g.control.handOver(tellBound)
 		return nil, err
+	}
+	if s.larger {
+		next.stand(ctx)
 	}
 	g.retire()
 	return next, nil
@@ -117,11 +124,14 @@ func (g *ProcessGroup) breakByLoss() error {
 	return argument("shrink: the group works and every rank is there")
 }
 
-// endShrink lets the others know when this rank goes no further.
-func (g *ProcessGroup) endShrink(success bool) {
+// endShrink ends a call that has brought the next group, or an error: then the others are to know that this rank goes no
+// further.
+func (g *ProcessGroup) endShrink(next *ProcessGroup, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !success {
+	if err == nil {
+		g.followedBy(next)
+	} else {
 		g.shrink.agreement.leave()
 		g.postAgreed()
 	}

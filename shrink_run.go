@@ -14,12 +14,14 @@ type shrinking struct {
 	seen     uint32 // how many decisions have been looked at
 	open     *nextOpening
 	reported bool  // how open went
+	larger   bool  // take has returned the group that Admit had made
 	lastErr  error // of an attempt
 }
 
 // A shrinkView is what one look at the agreement shows.
 type shrinkView struct {
 	closed   bool
+	orphaned error // the parent has ended
 	result   agreedResult
 	instance uint32
 	attempt  proposal
@@ -30,11 +32,15 @@ type shrinkView struct {
 
 func (s *shrinking) look() shrinkView {
 	g := s.g
+	var orphaned error
+	if g.parent != nil {
+		orphaned = g.parent.children.endedBy()
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	a := g.shrink.agreement
 	return shrinkView{
-		closed: g.closed || g.torn, result: a.result, instance: a.instance, attempt: a.attempt,
+		closed: g.closed || g.torn, orphaned: orphaned, result: a.result, instance: a.instance, attempt: a.attempt,
 		member: slices.Contains(a.base, g.rank), doomed: a.doomed(), commit: a.committed && a.holds(),
 	}
 }
@@ -46,6 +52,8 @@ func (s *shrinking) run(ctx context.Context) (*ProcessGroup, error) {
 		switch {
 		case v.closed:
 			return nil, net.ErrClosed
+		case v.orphaned != nil:
+			return nil, orphaned(v.orphaned)
 		case v.result == agreedCommit, v.commit && ctx.Err() != nil: // the others may be told yet
 			return s.take(v.attempt), nil
 		case v.result == agreedExcluded:
@@ -105,6 +113,7 @@ func (s *shrinking) report() {
 // take makes the next group of the transport that has been opened, or takes the larger one that Admit has made.
 func (s *shrinking) take(v proposal) *ProcessGroup {
 	if larger := s.g.takeLarger(v.epoch); larger != nil {
+		s.larger = true
 		return larger
 	}
 	t := s.open.t

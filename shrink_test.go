@@ -454,29 +454,6 @@ func TestShrinkOfOne(t *testing.T) {
 	}
 }
 
-// TestShrinkSubgroup shrinks a sub-group; its parent, and then its parent's end, are no matter to the new group.
-func TestShrinkSubgroup(t *testing.T) {
-	overWorlds(t, func(t *testing.T, w world) {
-		gs := groups(t, w, 4, Config{})
-		halves := make([]*ProcessGroup, 4)
-		errs := each(gs, func(g *ProcessGroup) (err error) {
-			halves[g.Rank()], err = g.Subgroup(t.Context(), []int{3, 1, 0, 2})
-			return err
-		})
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
-		}
-		halves[1].Abort(errors.New("enough"))
-		for _, h := range halves {
-			verdict(h)
-		}
-		next := mustShrink(t, halves, 1, []int{0, 1, 2, 3})
-		mustSum(t, gs)
-		each(gs, func(g *ProcessGroup) error { return g.Close() })
-		mustSum(t, next)
-	})
-}
-
 // TestShrinkEndsWhatHungOnTheGroup looks at messages and sub-groups of a group that is retired.
 func TestShrinkEndsWhatHungOnTheGroup(t *testing.T) {
 	overWorlds(t, func(t *testing.T, w world) {

@@ -9,7 +9,7 @@ func (g *ProcessGroup) silenced(s *silence) {
 		g.p2p.lost(r, &silentError{s.absence})
 	}
 	for _, c := range g.children.all() {
-		if inside := s.among(c.ranks); inside != nil {
+		if inside := s.among(c.inside); inside != nil {
 			c.mu.Lock()
 			c.health.silence(inside)
 			c.settle()

@@ -149,7 +149,7 @@ func (g *ProcessGroup) connectChild(ctx context.Context, id uint64, ranks []int)
 		t = newView(g.t, id, ranks)
 	}
 	child := newGroup(t, g.cfg, 0) // the root's heartbeats are enough
-	child.id, child.parent, child.ranks, child.epoch, child.tried = id, g, ranks, g.epoch, g.epoch
+	child.id, child.parent, child.ranks, child.inside, child.epoch, child.tried = id, g, ranks, ranks, g.epoch, g.epoch
 	if _, ok := t.(*view); ok {
 		child.base = g.base
 	}
@@ -256,6 +256,13 @@ func (c *children) endAll(err error) []*ProcessGroup {
 		all = append(all, child)
 	}
 	return all
+}
+
+// endedBy says why no more children can be made, nil while they can.
+func (c *children) endedBy() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
 }
 
 // all returns the sub-groups that are open.

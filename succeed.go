@@ -2,6 +2,8 @@ package goccl
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -21,7 +23,7 @@ func (g *ProcessGroup) regroup(ctx context.Context, next transport.Epoch) (trans
 	if r, ok := g.t.(transport.Regrouper); ok {
 		return r.Regroup(ctx, next)
 	}
-	return newView(g.t, childID(g.id, "epoch", next.Number), next.Ranks), nil
+	return newView(g.t, g.nextID(next.Number), next.Ranks), nil
 }
 
 // A nextOpening is the opening of the next group's transport.
@@ -58,17 +60,55 @@ func (o *nextOpening) discard() {
 	}
 }
 
-// succeed makes the group that follows this one, of a transport that regroup has returned.
+// succeed makes the group that follows this one, of a transport that regroup has returned. What follows a sub-group has the
+// same parent. It sends heartbeats of its own, though, as something has gone wrong: a parent misses nobody whose
+// connection it has lost.
 func (g *ProcessGroup) succeed(t transport.Transport, epoch uint64, ranks []int) *ProcessGroup {
 	next := newGroup(t, g.cfg, g.cfg.heartbeat())
 	next.ranks, next.epoch, next.tried = ranks, epoch, epoch
-	if v, ok := t.(*view); ok {
+	v, isView := t.(*view)
+	switch {
+	case isView:
 		next.id = v.id
+	case g.id != 0:
+		next.id = g.nextID(epoch)
+	}
+	if g.parent != nil {
+		next.parent, next.base = g.parent, g.base
+		for _, r := range ranks {
+			next.inside = append(next.inside, g.inside[r])
+		}
+	} else if isView {
 		next.share(g.base)
 	}
 	next.start()
 	return next
 }
+
+// nextID names the next epoch of a sub-group, or over a plain transport.
+func (g *ProcessGroup) nextID(epoch uint64) uint64 { return childID(g.id, "epoch", epoch) }
+
+// handDown gives this group's place under its parent, if it has one, to the next. That ends if the parent has.
+func (g *ProcessGroup) handDown(next *ProcessGroup) error {
+	if g.parent == nil {
+		return nil
+	}
+	over := g.parent.children.opened(next.id, next)
+	if over == nil {
+		return nil
+	}
+	if !errors.Is(over, net.ErrClosed) {
+		next.Abort(over)
+	}
+	next.Close()
+	return orphaned(over)
+}
+
+// orphaned is the error of a Shrink whose group's parent has ended.
+func orphaned(over error) error { return fmt.Errorf("goccl: shrink: the parent has ended: %w", over) }
+
+// followedBy says that the group is over, except for what retire ends, and which one comes next. The caller holds g.mu.
+func (g *ProcessGroup) followedBy(next *ProcessGroup) { g.closed, g.dumps.heir = true, next }
 
 // share makes this group one of those that keep a plain transport open.
 func (g *ProcessGroup) share(b *plainBase) {
@@ -96,9 +136,7 @@ func (g *ProcessGroup) retire() {
 	if !g.closing.CompareAndSwap(false, true) {
 		return // Close is at it
 	}
-	g.mu.Lock()
-	g.closed = true
-	g.mu.Unlock()
+	g.endCalls()
 	var wg sync.WaitGroup
 	for _, c := range g.children.endAll(net.ErrClosed) {
 		wg.Go(c.retire)
