@@ -84,11 +84,14 @@ func (c *JoinConfig) from(field, variables string) {
 	c.sources[field] = variables
 }
 
-// blame names the variable whose value an error is about.
+// blame makes a refused setting an ErrArgument, and names the variable it came from.
 func (c *JoinConfig) blame(err error) error {
 	var bad *tcp.ConfigError
-	if !errors.As(err, &bad) || c.sources[bad.Field] == "" {
+	switch {
+	case !errors.As(err, &bad), errors.Is(err, errors.ErrUnsupported):
 		return err
+	case c.sources[bad.Field] == "":
+		return argument("%w", err)
 	}
 	return argument("environment: %s: %w", c.sources[bad.Field], err)
 }

@@ -224,11 +224,19 @@ func (g *ProcessGroup) begin(ctx context.Context) (transport.Tag, error) {
 func (g *ProcessGroup) usable() error {
 	switch {
 	case g.closed:
-		return net.ErrClosed
+		return g.over()
 	case g.health.cause != nil:
 		return broken(g.tell())
 	}
 	return nil
+}
+
+// over is the error of calls on a group that is closed or that another one follows. The caller holds g.mu.
+func (g *ProcessGroup) over() error {
+	if next := g.dumps.heir; next != nil {
+		return fmt.Errorf("goccl: the group of epoch %d goes on in place of this one: %w", next.epoch, net.ErrClosed)
+	}
+	return net.ErrClosed
 }
 
 // end closes the running call and finds the first cause when it failed.
@@ -355,11 +363,12 @@ func (g *ProcessGroup) endCalls() {
 func (g *ProcessGroup) shut() error {
 	g.withdrawOffer()
 	g.mu.Lock()
+	over := g.over()
 	g.health.closing = true
 	g.settle()
 	g.control.handOver(flushBound)
-	g.breakLife(net.ErrClosed)
-	g.p2p.stop(net.ErrClosed)
+	g.breakLife(over)
+	g.p2p.stop(over)
 	err := g.closeTransport()
 	g.watch.stop()
 	g.control.wait()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 )
 
@@ -29,6 +30,21 @@ func TestJoinClosesTheListenerItRefuses(t *testing.T) {
 		}
 		if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s: the listener is still open: %v", what, err)
+		}
+	}
+}
+
+// A setting that cannot work is refused as every bad argument is, and names the field.
+func TestJoinRefusesBadSettings(t *testing.T) {
+	for field, cfg := range map[string]JoinConfig{
+		"Link":        {Link: "infiniband", Coordinator: "127.0.0.1:1"},
+		"Listen":      {Listen: "127.0.0.1:70000", Coordinator: "127.0.0.1:1"},
+		"Coordinator": {Coordinator: "127.0.0.1"},
+		"Insecure":    {Coordinator: "192.0.2.1:1"},
+	} {
+		cfg.Size, cfg.Rank = 2, 1
+		if _, err := Join(t.Context(), cfg); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v", field, err)
 		}
 	}
 }

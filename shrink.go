@@ -3,7 +3,6 @@ package goccl
 import (
 	"context"
 	"io"
-	"net"
 )
 
 // opShrink is what errors call it.
@@ -87,7 +86,7 @@ func (g *ProcessGroup) beginShrink() (decided uint32, err error) {
 	defer g.settle()
 	switch {
 	case g.closed:
-		return 0, net.ErrClosed
+		return 0, g.over()
 	case g.shrink.done != nil:
 		return 0, argument("shrink: another call of Shrink is running")
 	}

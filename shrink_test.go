@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -206,6 +207,9 @@ func TestShrinkChain(t *testing.T) {
 			slices.SortFunc(next, func(a, b *ProcessGroup) int { return a.Rank() - b.Rank() })
 			for _, g := range living {
 				mustBeRetired(t, g)
+				if err := g.Barrier(t.Context()); !strings.Contains(err.Error(), fmt.Sprintf("the group of epoch %d goes on", epoch)) {
+					t.Errorf("rank %d, a collective on the retired group: %v", g.Rank(), err)
+				}
 			}
 			gs = next
 		}
