@@ -160,7 +160,7 @@ type JoinConfig struct {
 	// they have it; it is never sent. What follows is not encrypted: that is TLS.
 	Secret []byte
 	// TLS puts every connection, within a host too, under TLS 1.3 with certificates on both sides; [LoadTLS] makes one from files.
-	// transport/tcp says what it must hold and what is added.
+	// transport/tcp says what it must hold and what is added. Without a ServerName a caller gets in with any certificate of the CA.
 	TLS *tls.Config
 	// Insecure allows sockets other than loopback although there is neither secret nor TLS: whoever reaches the port can
 	// join or read the job.

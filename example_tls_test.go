@@ -12,7 +12,7 @@ func joinEncrypted(ctx context.Context) (*goccl.ProcessGroup, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.ServerName = "ranks.job" // a name that all certificates share; without it, the dialled host's
+	cfg.ServerName = "ranks.job" // all certificates are for it, whoever calls; without it, the dialled host
 	return goccl.Join(ctx, goccl.JoinConfig{TLS: cfg})
 }
 

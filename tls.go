@@ -16,7 +16,8 @@ import (
 // connection, no certificate among the CAs.
 //
 // A rank's certificate must be for the host name or address that the others dial, unless ServerName is set in the result to a
-// name that all certificates share.
+// name that all certificates are for. With ServerName every certificate must be for that name; without it one that calls gets in with
+// any certificate of the CAs, so that they should issue none for other purposes.
 func LoadTLS(certFile, keyFile, caFile string) (*tls.Config, error) {
 	cert, err := loadPair(certFile, keyFile)
 	if err != nil {

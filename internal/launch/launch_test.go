@@ -174,7 +174,7 @@ func TestStrangersCannotJoin(t *testing.T) {
 	}
 	defer stop()
 	_, err = tcp.Connect(testContext(t), tcp.Config{Rank: 1, Size: 2, Coordinator: cfg.Coordinator, RunID: cfg.RunID})
-	if err == nil || !strings.Contains(err.Error(), "rank 1 has no secret, the coordinator at "+cfg.Coordinator+" asks for one") {
+	if err == nil || !strings.Contains(err.Error(), "join at "+cfg.Coordinator+": refused: rank 1 has no secret, the coordinator asks for one") {
 		t.Errorf("%v", err)
 	}
 }

@@ -49,7 +49,9 @@ type Config struct {
 	// needs a certificate that serves both ends of a connection, and RootCAs or ClientCAs, which stand in for each other. It is
 	// copied; in the copy the version is 1.3, a certificate of the caller is required and verified, there are no session tickets,
 	// and ServerName, when empty, is the host that was dialled: as Coordinator names it, else as that rank advertises itself (for
-	// a Unix-domain socket: its TCP address). A secret is proved inside, bound to the TLS connection.
+	// a Unix-domain socket: its TCP address). A ServerName that is given is asked of both ends' certificates; without it a caller
+	// gets in with any certificate of the CA, so that the CA must be the job's own. With InsecureSkipVerify the caller's checks
+	// must do all that. A secret is proved inside, bound to the TLS connection.
 	TLS *tls.Config
 
 	// Insecure allows listening beyond loopback although there is neither secret nor TLS, hence nothing proves who connects.

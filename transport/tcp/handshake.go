@@ -31,10 +31,10 @@ const (
 	purposeCallOff                     // a rank tells another that the next epoch comes to nothing
 )
 
-// at names the end that a dialler of this purpose has reached.
+// at names the end that a dialler of this purpose has reached. Where the coordinator is, everybody knows.
 func (p purpose) at(addr string) string {
 	if p == purposeRegister {
-		return "the coordinator at " + addr
+		return "the coordinator"
 	}
 	return "the rank at " + addr
 }
@@ -127,6 +127,7 @@ const (
 	rejectBusy                          // later, perhaps
 	rejectVersion                       // the versions differ
 	rejectLeft                          // the rank was in that world and is no more
+	rejectTaken                         // another process is that rank
 )
 
 func (r *rejection) Error() string { return "refused: " + r.text }

@@ -35,7 +35,7 @@ type lobby struct {
 func (l *lobby) check(h *hello) *rejection {
 	switch {
 	case h.runID != l.host.runID:
-		return refuse("run id differs: you belong to %q, this is %q at %s", h.runID, l.host.runID, l.own.tcp)
+		return refuse("run id differs: %s belongs to %q, the run at %s to %q", h.caller(), h.runID, l.own.tcp, l.host.runID)
 	case l.host.runID == "":
 		return refuse("%s", l.begun(h))
 	}

@@ -44,7 +44,7 @@ func TestLinkRefusals(t *testing.T) {
 		"class 0 unknown":                                                   func(h *hello) { h.class = 0 },
 		"class 9 unknown":                                                   func(h *hello) { h.class = 9 },
 		"nobody serves purpose 9 here":                                      func(h *hello) { h.purpose = 9 },
-		`you belong to "run 8"`:                                             func(h *hello) { h.purpose, h.runID = purposeRegister, "run 8" },
+		`rank 1 belongs to "run 8", the run at `:                            func(h *hello) { h.purpose, h.runID = purposeRegister, "run 8" },
 		"rank 0 has a control connection for group 0x0 with rank 1 already": func(h *hello) { h.group = 0 },
 	} {
 		_, err := sayHello(t, meshes[1], edit)

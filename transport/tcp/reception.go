@@ -40,9 +40,9 @@ func (r *reception) check(ctx context.Context, h *hello, conn net.Conn) *rejecti
 	switch {
 	case l != nil:
 		return l.check(h)
-	case h.runID != r.runID:
-		return refuse("run id differs: you belong to %q, this is %q", h.runID, r.runID)
-	case c == nil || r.runID != "" && c.begun():
+	case h.runID != r.runID && c == nil:
+		return refuse("run id differs: %s belongs to %q, this rank to %q", h.caller(), h.runID, r.runID)
+	case c == nil || h.runID == r.runID && r.runID != "" && c.begun():
 		return &rejection{rejectBusy, "this rank does not run yet, and another one coordinates"}
 	}
 	return c.check(ctx, h, conn)

@@ -260,7 +260,7 @@ func TestNewcomersOptionsDiffer(t *testing.T) {
 	got := <-r.rejoin(t.Context(), 1, func(c *Config) { c.Options = map[string]string{"batch": "64"} })
 	wantAll(t, []error{got.err}, `option "batch" differs`, `has "64"`, `has "32"`)
 	got = <-r.rejoin(t.Context(), 1, func(c *Config) { c.RunID = "run 8" })
-	wantAll(t, []error{got.err}, `run id differs: you belong to "run 8", this is "run 7"`)
+	wantAll(t, []error{got.err}, `run id differs: rank 1 belongs to "run 8", the run at `, ` to "run 7"`)
 	r.waiting(0, r.ts...)
 }
 

@@ -17,8 +17,14 @@ const apartPatience = 2 * time.Second
 // listPatience is how long each address of a list gets, in which the next may do.
 const listPatience = 5 * time.Second
 
-// errTaken is rank 0's finding that another rank 0 coordinates at its address.
-var errTaken = errors.New("rank 0 of a run is there already")
+// A claimError says why rank 0 does not coordinate at its address, and keeps to itself why it could not listen there, which says less.
+type claimError struct {
+	text   string
+	causes []error
+}
+
+func (e *claimError) Error() string   { return e.text }
+func (e *claimError) Unwrap() []error { return e.causes }
 
 // meet gives this rank its way to the coordinator: a listener when it is to be the coordinator itself, else a connection
 // that the coordinator has accepted for registration.
@@ -42,10 +48,17 @@ func (s *start) meet(ctx context.Context) (net.Listener, net.Conn, error) {
 		if ended := s.pause.sleep(ctx); ended != nil && s.role == roleRunning {
 			return nil, nil, s.notAdmitted(ended, last)
 		} else if ended != nil {
-			return nil, nil, s.unmet(fmt.Sprintf("no coordinator answered %s, %d tries (missing: rank 0, or goccl rendezvous): %v",
-				after(time.Since(began)), tries, last), ended)
+			return nil, nil, s.unmet(fmt.Sprintf("no coordinator answered %s, %d tries%s: %v", after(time.Since(began)), tries, s.whoCoordinates(), last), ended)
 		}
 	}
+}
+
+// whoCoordinates is who is missing when nobody answers, for the middle of a sentence.
+func (s *start) whoCoordinates() string {
+	if s.Rank == 0 {
+		return ""
+	}
+	return " (missing: rank 0, or goccl rendezvous)"
 }
 
 func (s *start) unmet(reason string, err error) error {
@@ -71,8 +84,12 @@ func (s *start) attempt(ctx context.Context) (ln net.Listener, conn net.Conn, fi
 		default:
 			conn, err = s.call(ctx, e, addrs)
 		}
-		if err == nil {
+		var r *rejection
+		switch {
+		case err == nil:
 			return ln, conn, false, nil
+		case errors.As(err, &r) && r.code == rejectTaken:
+			return nil, nil, true, err // to coordinate at the next address would part the ranks
 		}
 		final = final && lasting(err)
 		errs = append(errs, err)
@@ -108,11 +125,12 @@ func (s *start) claim(ctx context.Context, e endpoint, addrs []netip.Addr) (net.
 		if !a.IsLoopback() && !s.open() {
 			return nil, nil, needInsecure("this rank", a.String())
 		}
-		ln, err := s.net.listen(ctx, "tcp", netip.AddrPortFrom(a, e.port).String())
+		at := netip.AddrPortFrom(a, e.port).String()
+		ln, err := s.net.listen(ctx, "tcp", at)
 		if err == nil {
 			return ln, nil, nil
 		}
-		cause = fmt.Errorf("cannot listen at %s: %w", e, err)
+		cause = cannotListen(s.there(at), err)
 		if errors.Is(err, syscall.EADDRINUSE) {
 			break // another of its addresses might be free, but the ranks would meet whoever holds this one
 		}
@@ -124,17 +142,45 @@ func (s *start) claim(ctx context.Context, e endpoint, addrs []netip.Addr) (net.
 	near, cancel := context.WithTimeout(ctx, apartPatience)
 	defer cancel()
 	conn, err := s.call(near, e, addrs)
+	var r *rejection
 	switch {
 	case err == nil:
 		return nil, conn, nil
-	case lasting(err) && !errors.Is(err, errStranger):
-		return nil, nil, fmt.Errorf("%w (%w)", err, cause)
-	case inUse && errors.Is(err, errTaken):
-		return nil, nil, fmt.Errorf("address in use: %s: %w (%w)", e, errTaken, cause)
+	case errors.As(err, &r) && r.code == rejectTaken:
+		return nil, nil, &claimError{s.twice(e), []error{err, cause}}
+	case inUse && lasting(err) && !errors.Is(err, errStranger):
+		return nil, nil, &claimError{fmt.Sprintf("address in use: %s: %v", e, err), []error{err, cause}}
 	case inUse:
-		return nil, nil, fmt.Errorf("address in use: %s is held by something that is no coordinator (%w)", e, cause)
+		return nil, nil, &claimError{fmt.Sprintf("address in use: %s is held by something that is no coordinator", e), []error{err, cause}}
+	case lasting(err) && !errors.Is(err, errStranger):
+		return nil, nil, &claimError{err.Error(), []error{err, cause}}
 	}
 	return nil, nil, fmt.Errorf("%w, and nobody coordinates there: %w", cause, err)
+}
+
+// there says where an address is that stands in the error already, in a word.
+func (s *start) there(at string) string {
+	if at == s.Coordinator {
+		return "there"
+	}
+	return "at " + at
+}
+
+// cannotListen puts the error of a listen without the address that it names again.
+func cannotListen(where string, err error) error {
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		err = op.Err
+	}
+	return fmt.Errorf("cannot listen %s: %w", where, err)
+}
+
+// twice is what the second rank 0 says.
+func (s *start) twice(e endpoint) string {
+	text := fmt.Sprintf("two processes say they are rank 0: this one and the one at %s", e)
+	if s.RunID == "" {
+		text += " (two jobs at one address need run ids that differ)"
+	}
+	return text
 }
 
 // call dials the coordinator and takes the connection through the handshake.
@@ -144,12 +190,7 @@ func (s *start) call(ctx context.Context, e endpoint, addrs []netip.Addr) (net.C
 		ctx, cancel = context.WithTimeout(ctx, listPatience)
 		defer cancel()
 	}
-	return s.callAny(ctx, e, addrs, func(r role) error {
-		if s.Rank == 0 && r == roleRank {
-			return errTaken
-		}
-		return nil
-	})
+	return s.callAny(ctx, e, addrs, func(role) error { return nil })
 }
 
 // callAny is call at one of several addresses. meet looks at who answers.
@@ -180,8 +221,11 @@ func (s *start) reach(ctx context.Context, host string, at netip.AddrPort, meet 
 		return meet(r)
 	})
 	if err != nil {
-		if errors.Is(err, os.ErrDeadlineExceeded) {
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
 			return nil, fmt.Errorf("%s takes the connection but does not answer", at)
+		case at.String() == s.Coordinator: // all errors of a start begin with it
+			return nil, err
 		}
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}

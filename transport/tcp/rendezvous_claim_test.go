@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -52,8 +53,69 @@ func TestPeers37_PortInUse(t *testing.T) {
 		cfgs := world(t, 2)
 		_, errs := startAll(t, cfgs)
 		noErrors(t, errs)
-		inUse(t, cfgs[1].Coordinator, "rank 0 of a run is there already")
+		inUse(t, cfgs[1].Coordinator, "this run has begun already: rank 0 is at "+cfgs[1].Coordinator)
 	})
+}
+
+// TestTwoRanks0: the second one, on the coordinator's host or on another, hears what is wrong at once, without going on to a second
+// address; the first tells of it when a rank is missing in the end.
+func TestTwoRanks0(t *testing.T) {
+	t.Parallel()
+	for _, elsewhere := range []bool{false, true} {
+		for _, runID := range []string{"", "a run"} {
+			cfgs := world(t, 2)
+			cfgs[0].RunID = runID
+			second := Config{Rank: 0, Size: 2, Coordinator: cfgs[1].Coordinator, RunID: runID, Timeout: time.Minute}
+			if elsewhere {
+				second.net = machine()
+				second.net.listen = func(context.Context, string, string) (net.Listener, error) { return nil, syscall.EADDRNOTAVAIL }
+			}
+			first := make(chan error, 1)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			go func() {
+				_, err := join(ctx, cfgs[0], fullMesh)
+				first <- err
+			}()
+			_, err := join(t.Context(), second, fullMesh)
+			wantAll(t, []error{err}, "tcp: join at "+second.Coordinator+": two processes say they are rank 0: this one and the one at "+second.Coordinator)
+			if hint := strings.Contains(err.Error(), "run ids that differ"); hint != (runID == "") {
+				t.Errorf("run id %q: %v", runID, err)
+			}
+			second.Coordinator += ", " + freePort(t)
+			_, err = join(t.Context(), second, fullMesh)
+			wantAll(t, []error{err}, ": two processes say they are rank 0: this one and the one at "+cfgs[1].Coordinator)
+			cancel(context.DeadlineExceeded)
+			wantAll(t, []error{<-first}, "missing: rank 1; a caller from 127.0.0.1:", " was refused: two processes say they are rank 0")
+		}
+	}
+}
+
+// TestNobodyCoordinates: rank 0 on the wrong host says what it tried, names the address twice at most, and does not miss itself.
+func TestNobodyCoordinates(t *testing.T) {
+	t.Parallel()
+	at := freePort(t)
+	cfg := Config{Rank: 0, Size: 2, Coordinator: at, Timeout: 300 * time.Millisecond, net: machine()}
+	cfg.net.listen = func(context.Context, string, string) (net.Listener, error) { return nil, syscall.EADDRNOTAVAIL }
+	_, err := join(t.Context(), cfg, fullMesh)
+	wantAll(t, []error{err}, "cannot listen there: ", "and nobody coordinates there: ")
+	if n := strings.Count(err.Error(), at); n != 2 || strings.Contains(err.Error(), "missing: rank 0") {
+		t.Errorf("%d times the address: %v", n, err)
+	}
+}
+
+// TestForeignRunHint: that a caller of another run was refused may be why a rank is missing.
+func TestForeignRunHint(t *testing.T) {
+	t.Parallel()
+	cfgs := world(t, 3)
+	for r := range cfgs {
+		cfgs[r].RunID, cfgs[r].Timeout = "a run", 700*time.Millisecond
+	}
+	cfgs[2].RunID = "b run"
+	_, errs := startAll(t, cfgs)
+	const why = `run id differs: rank 2 belongs to "b run", the coordinator to "a run"`
+	wantAll(t, errs[2:], "tcp: join at "+cfgs[2].Coordinator+": refused: "+why)
+	wantAll(t, errs[:2], "deadline passed at rank ", "missing: rank 2; a caller from 127.0.0.1:", "that said it was rank 2 was refused: "+why)
+	wantAll(t, errs[:1], "deadline passed at rank 0 ("+cfgs[2].Coordinator+") after ")
 }
 
 func inUse(t *testing.T, at, why string) {

@@ -24,6 +24,7 @@ type coordinator struct {
 	addr     string
 	runID    string
 	believes bool       // what a hello says although nothing proves it
+	isRank   bool       // rank 0
 	zone     netip.Addr // of the address it listens on
 	roster   *roster
 	events   chan event
@@ -61,14 +62,23 @@ func newCoordinator(size int, runID, addr, sizeFrom string) *coordinator {
 
 func (c *coordinator) check(ctx context.Context, h *hello, conn net.Conn) *rejection {
 	if h.runID != c.runID {
-		return refuse("run id differs: you belong to %q, this is %q at %s", h.runID, c.runID, c.addr)
+		return c.turnDown(h, conn, refuse("run id differs: %s belongs to %q, the coordinator to %q", h.caller(), h.runID, c.runID))
 	}
 	select {
 	case <-c.done:
 		return refuse("%s", c.over(h))
 	default:
-		return nil
 	}
+	if c.isRank && h.from == 0 {
+		return c.turnDown(nil, conn, &rejection{rejectTaken, "two processes say they are rank 0: the caller and the coordinator"})
+	}
+	return nil
+}
+
+// turnDown keeps, for when a rank is missing in the end, that and why a caller is refused. It may be that rank; nil: some rank.
+func (c *coordinator) turnDown(as *hello, conn net.Conn, r *rejection) *rejection {
+	c.tell(event{hint: newHint(as, r, peerName(conn))})
+	return r
 }
 
 // over tells a rank that comes after the verdict why it is not wanted. The roster does not change any more.
@@ -214,10 +224,18 @@ func (c *coordinator) ended(ctx context.Context, took time.Duration) *outcome {
 	case c.failure != nil:
 		return c.failure
 	case errors.Is(cause, context.DeadlineExceeded):
-		return c.roster.timedOut("at the coordinator " + after(took))
+		return c.roster.timedOut("at " + c.self() + " " + after(took))
 	default:
 		return failed(nil, "the coordinator gave up: %v", cause)
 	}
+}
+
+// self is the coordinator in the words in which it would be told of by others.
+func (c *coordinator) self() string {
+	if m := c.roster.members[0]; c.isRank && m != nil {
+		return m.String()
+	}
+	return c.roster.sizeFrom
 }
 
 // handle moves the roster on; it returns the verdict when nothing is left to wait for.

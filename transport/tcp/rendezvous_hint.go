@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A hint is what a refused caller said of itself. Anybody can say that, so it must not fail a start; but when the rank is
+// A hint is what a refused caller said of itself, or one that refused this end. Anybody can say that, so it must not fail a start; but when the rank is
 // missing in the end, it may well be why.
 type hint struct {
 	rank int // nameless: it did not say
@@ -24,7 +24,11 @@ func newHint(h *hello, why error, from string) *hint {
 	if r := (*rejection)(nil); errors.As(why, &r) {
 		reason = r.text
 	}
-	if h == nil {
+	var t *tlsError
+	switch {
+	case errors.As(why, &t) && t.theirs:
+		return &hint{nameless, fmt.Sprintf("a caller from %s turned away: %s", from, reason)}
+	case h == nil:
 		return &hint{nameless, fmt.Sprintf("a caller from %s was refused: %s", from, reason)}
 	}
 	return &hint{int(h.from), fmt.Sprintf("a caller from %s that said it was rank %d was refused: %s", from, h.from, reason)}

@@ -26,6 +26,8 @@ type member struct {
 	reported   bool
 }
 
+func (m *member) String() string { return fmt.Sprintf("rank %d (%s)", m.rank, m.addr) }
+
 func newRoster(size int, sizeFrom string) *roster {
 	return &roster{size: size, sizeFrom: sizeFrom, members: make([]*member, size), hints: make(map[int]string)}
 }
@@ -121,7 +123,7 @@ func (r *roster) report(m *member, o *outcome) *outcome {
 		}
 		return nil
 	}
-	who := fmt.Sprintf("rank %d (%s)", m.rank, m.addr)
+	who := m.String()
 	if o.code == outcomeLate && len(o.ranks) == 0 { // it waited for others, and who they are is known best here
 		return r.timedOut("at " + who + " " + o.text)
 	}

@@ -178,7 +178,7 @@ func (s *start) coordinate(ctx context.Context, ln net.Listener) {
 	}
 	s.Coordinator, s.role = ln.Addr().String(), roleRank
 	c := newCoordinator(s.Size, s.RunID, s.Coordinator, fmt.Sprintf("rank 0 (%s)", s.Coordinator))
-	c.believes = s.cred.believes()
+	c.believes, c.isRank = s.cred.believes(), true
 	c.zone = addrPort(ln.Addr()).Addr()
 	s.coordinator, s.verdict = c, make(chan struct{})
 	near, far := net.Pipe()

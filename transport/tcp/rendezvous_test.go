@@ -67,8 +67,8 @@ func TestRendezvousApartFailures(t *testing.T) {
 		t.Parallel()
 		at, result := apart(t, RendezvousConfig{Size: 2, RunID: "a", Timeout: time.Second})
 		_, errs := startAll(t, apartWorld(at, 2)[:1])
-		wantAll(t, errs, `run id differs: you belong to "", this is "a"`)
-		wantAll(t, []error{<-result}, "missing: ranks 0, 1")
+		wantAll(t, errs, `run id differs: rank 0 belongs to "", the coordinator to "a"`)
+		wantAll(t, []error{<-result}, "missing: ranks 0, 1; a caller from 127.0.0.1:", `that said it was rank 0 was refused: run id differs: rank 0 belongs to ""`)
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		t.Parallel()

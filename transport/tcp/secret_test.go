@@ -64,9 +64,9 @@ func TestSecretsDiffer(t *testing.T) {
 		ours, theirs []byte
 		words        string
 	}{
-		{theSecret, []byte("another"), "the secrets differ, that of rank 1 and that of the coordinator at "},
-		{theSecret, nil, "rank 1 has no secret, the coordinator at "},
-		{nil, theSecret, "rank 1 has a secret, the coordinator at "},
+		{theSecret, []byte("another"), "the secrets differ, that of rank 1 and that of the coordinator"},
+		{theSecret, nil, "rank 1 has no secret, the coordinator asks for one"},
+		{nil, theSecret, "rank 1 has a secret, the coordinator has none"},
 	} {
 		all.Go(func() {
 			var log lines
@@ -76,7 +76,7 @@ func TestSecretsDiffer(t *testing.T) {
 			}
 			cfgs[1].Secret, cfgs[1].Timeout = test.theirs, time.Minute
 			_, errs := startAll(t, cfgs)
-			wantAll(t, errs[1:2], test.words+cfgs[1].Coordinator)
+			wantAll(t, errs[1:2], "tcp: join at "+cfgs[1].Coordinator+": refused: "+test.words)
 			others := []error{errs[0], errs[2]}
 			wantAll(t, others, "missing: rank 1; a caller from 127.0.0.1:", " that said it was rank 1 was refused: "+test.words)
 			for _, err := range others {

@@ -180,7 +180,7 @@ func TestPeers43_ForeignRunRefused(t *testing.T) {
 	stale.RunID = "A"
 	_, errs := startAll(t, append(cfgs, stale))
 	noErrors(t, errs[:3])
-	wantAll(t, errs[3:], `run id differs: you belong to "A", this is "B"`, cfgs[0].Coordinator)
+	wantAll(t, errs[3:], `run id differs: rank 1 belongs to "A", the `, cfgs[0].Coordinator)
 }
 
 func TestLateRankRefused(t *testing.T) {

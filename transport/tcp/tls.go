@@ -42,7 +42,24 @@ func newTLS(given *tls.Config) (*tlsPair, error) {
 		own := &c.Certificates[0]
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own, nil }
 	}
+	if s.ServerName != "" && !s.InsecureSkipVerify {
+		s.VerifyConnection = namedCaller(s.ServerName, s.VerifyConnection)
+	}
 	return &tlsPair{s, c}, nil
+}
+
+// namedCaller asks of callers' certificates what a dialler asks of acceptors': that they are for name. crypto/tls, left to itself,
+// takes a caller with any certificate of the CA, and that may have issued many for other purposes.
+func namedCaller(name string, then func(tls.ConnectionState) error) func(tls.ConnectionState) error {
+	return func(state tls.ConnectionState) error {
+		if err := state.PeerCertificates[0].VerifyHostname(name); err != nil {
+			return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
+		}
+		if then != nil {
+			return then(state)
+		}
+		return nil
+	}
 }
 
 // unfit says why a configuration cannot serve for mutual TLS, "" when it can.

@@ -8,13 +8,15 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 )
 
 // A tlsError is a TLS handshake that would fail again the same way.
 type tlsError struct {
-	text string
-	err  error
+	text   string
+	err    error
+	theirs bool // the other end ended it
 }
 
 func (e *tlsError) Error() string { return e.text }
@@ -34,7 +36,7 @@ func (c *credentials) secure(ctx context.Context, conn net.Conn, host string) (n
 	defer stop()
 	s := newTLSConn(sock, func(w net.Conn) *tls.Conn { return tls.Client(w, c.tls.clientFor(host)) })
 	if err := s.tls.Handshake(); err != nil {
-		return nil, dialTLSError(err)
+		return nil, c.dialTLSError(err)
 	}
 	s.wire.sealing = true
 	return s, nil
@@ -68,9 +70,9 @@ func (c *credentials) turnedAwayTLS(conn net.Conn, err error) error {
 		return errStranger
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		hangUp(conn, time.Second) // so that it gets the alert
-		return &tlsError{fmt.Sprintf("TLS: the caller's certificate is refused: %v", verification(err)), err}
+		return &tlsError{text: fmt.Sprintf("TLS: the caller's certificate is refused: %v", verification(err)), err: err}
 	case isAlert(err):
-		return fmt.Errorf("TLS: the caller ended the handshake: %w", err)
+		return &tlsError{text: c.tls.alert("caller", "end", err), err: err, theirs: true}
 	}
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		hangUp(conn, time.Second)
@@ -79,17 +81,17 @@ func (c *credentials) turnedAwayTLS(conn net.Conn, err error) error {
 }
 
 // dialTLSError says which side failed which check.
-func dialTLSError(err error) error {
+func (c *credentials) dialTLSError(err error) error {
 	var plain tls.RecordHeaderError
 	switch {
 	case errors.As(err, &plain) && string(plain.RecordHeader[:]) == magic[:len(plain.RecordHeader)]:
-		return &tlsError{"the other end does not speak TLS, this rank does", err}
+		return &tlsError{text: "the other end does not speak TLS, this rank does", err: err}
 	case errors.As(err, &plain):
-		return &tlsError{fmt.Sprintf("does not speak TLS: it begins with %q", plain.RecordHeader[:]), fmt.Errorf("%w: %w", errStranger, err)}
+		return &tlsError{text: fmt.Sprintf("does not speak TLS: it begins with %q", plain.RecordHeader[:]), err: fmt.Errorf("%w: %w", errStranger, err)}
 	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return &tlsError{fmt.Sprintf("TLS: this rank refuses the other end's certificate: %v", verification(err)), err}
+		return &tlsError{text: fmt.Sprintf("TLS: this rank refuses the other end's certificate: %v", verification(err)), err: err}
 	case isAlert(err):
-		return &tlsError{fmt.Sprintf("TLS: the other end ended the handshake: %v", alertOf(err)), err}
+		return &tlsError{text: c.tls.alert("other end", "rank", err), err: err, theirs: true}
 	}
 	return fmt.Errorf("TLS handshake: %w", err)
 }
@@ -100,7 +102,17 @@ func (c *credentials) refusedTLS(err error) error {
 	if c == nil || c.tls == nil || !isAlert(err) {
 		return err
 	}
-	return &tlsError{fmt.Sprintf("TLS: the other end refuses this rank's certificate%s: %v", c.tls.own(), alertOf(err)), err}
+	return &tlsError{text: c.tls.alert("other end", "rank", err), err: err, theirs: true}
+}
+
+// alert puts the word with which the other end, who, has ended a handshake with this one: it names this end's certificate, which it
+// is nearly always about.
+func (p *tlsPair) alert(who, here string, err error) string {
+	why := alertOf(err)
+	if !strings.Contains(why.Error(), "certificate") {
+		return fmt.Sprintf("TLS: the %s ended the handshake: %v", who, why)
+	}
+	return fmt.Sprintf("TLS: the %s refuses this %s's certificate%s: %v", who, here, p.own(), why)
 }
 
 // isAlert tells whether err is the other end's word and not this one's.
@@ -127,10 +139,14 @@ func verification(err error) error {
 
 // own says which certificate this end shows, where that is known, for the middle of a sentence.
 func (p *tlsPair) own() string {
-	if len(p.client.Certificates) == 0 || p.client.Certificates[0].Leaf == nil {
+	if len(p.client.Certificates) == 0 || len(p.client.Certificates[0].Certificate) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (%s)", certificate(p.client.Certificates[0].Leaf))
+	leaf, err := x509.ParseCertificate(p.client.Certificates[0].Certificate[0])
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (%s)", certificate(leaf))
 }
 
 func certificate(c *x509.Certificate) string {

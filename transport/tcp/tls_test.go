@@ -70,26 +70,26 @@ func TestTLSRefused(t *testing.T) {
 	serverOnly := func(c *x509.Certificate) { c.ExtKeyUsage = c.ExtKeyUsage[:1] }
 	clientOnly := func(c *x509.Certificate) { c.ExtKeyUsage = c.ExtKeyUsage[1:] }
 	here := "127.0.0.1"
+	const refusesUs = `TLS: the caller refuses this end's certificate (subject "CN=the bad one"`
 	var all sync.WaitGroup
 	for _, test := range []struct {
 		name       string
 		rank0      *tls.Config
 		rank1      *tls.Config
 		hears, log string
-		hint       bool // rank 0 can tell why in the end
 	}{
 		{"caller of another CA", nil, cert(other, nil, here),
-			`the other end refuses this rank's certificate (subject "CN=the bad one", issuer "CN=another CA", valid from `, `the caller's certificate is refused: x509: certificate signed by unknown authority`, true},
-		{"expired caller", nil, cert(testCA, old, here), "tls: expired certificate", "certificate has expired or is not yet valid", true},
-		{"caller too early", nil, cert(testCA, young, here), "the other end refuses this rank's certificate", "is before", true},
-		{"caller for servers only", nil, cert(testCA, serverOnly, here), "tls: bad certificate", "incompatible key usage", true},
+			`the other end refuses this rank's certificate (subject "CN=the bad one", issuer "CN=another CA", valid from `, `the caller's certificate is refused: x509: certificate signed by unknown authority`},
+		{"expired caller", nil, cert(testCA, old, here), "tls: expired certificate", "certificate has expired or is not yet valid"},
+		{"caller too early", nil, cert(testCA, young, here), "the other end refuses this rank's certificate", "is before"},
+		{"caller for servers only", nil, cert(testCA, serverOnly, here), "tls: bad certificate", "incompatible key usage"},
 		{"coordinator of another CA", cert(other, nil, here), nil,
-			"this rank refuses the other end's certificate: x509: certificate signed by unknown authority", "the caller ended the handshake: ", false},
-		{"expired coordinator", cert(testCA, old, here), nil, "is after", "the caller ended the handshake", false},
-		{"coordinator for clients only", cert(testCA, clientOnly, here), nil, "incompatible key usage", "the caller ended the handshake", false},
-		{"coordinator of another name", cert(testCA, nil, "10.9.8.7"), nil, "x509: certificate is valid for 10.9.8.7, not 127.0.0.1 (subject", "the caller ended the handshake", false},
-		{"plain caller", nil, &tls.Config{}, "refused: 127.0.0.1:", "speaks TLS, the caller has none", true},
-		{"plain coordinator", &tls.Config{}, nil, "the other end does not speak TLS, this rank does", "has no TLS, the caller speaks it", true},
+			"this rank refuses the other end's certificate: x509: certificate signed by unknown authority", refusesUs + `, issuer "CN=another CA"`},
+		{"expired coordinator", cert(testCA, old, here), nil, "is after", refusesUs},
+		{"coordinator for clients only", cert(testCA, clientOnly, here), nil, "incompatible key usage", refusesUs},
+		{"coordinator of another name", cert(testCA, nil, "10.9.8.7"), nil, "x509: certificate is valid for 10.9.8.7, not 127.0.0.1 (subject", refusesUs},
+		{"plain caller", nil, &tls.Config{}, "refused: 127.0.0.1:", "speaks TLS, the caller has none"},
+		{"plain coordinator", &tls.Config{}, nil, "the other end does not speak TLS, this rank does", "has no TLS, the caller speaks it"},
 	} {
 		all.Go(func() {
 			var log lines
@@ -106,11 +106,12 @@ func TestTLSRefused(t *testing.T) {
 			cfgs[0].Timeout, cfgs[0].Logger, cfgs[1].Timeout = 1500*time.Millisecond, logger(&log), time.Minute
 			_, errs := startAll(t, cfgs)
 			wantAll(t, errs[1:], test.hears)
-			wantAll(t, errs[:1], "missing: rank 1")
-			if test.hint {
-				wantAll(t, errs[:1], "missing: rank 1; a caller from 127.0.0.1:", " was refused: ", test.log)
+			how := " was refused: "
+			if strings.HasPrefix(test.log, refusesUs) {
+				how = " turned away: "
 			}
-			if !strings.Contains(log.String(), test.log) {
+			wantAll(t, errs[:1], "missing: rank 1; a caller from 127.0.0.1:", how, test.log)
+			if said := strings.ReplaceAll(log.String(), `\"`, `"`); !strings.Contains(said, test.log) {
 				t.Errorf("%s: log lacks %q:\n%s", test.name, test.log, log.String())
 			}
 		})
@@ -129,6 +130,64 @@ func TestTLSNames(t *testing.T) {
 	}
 	_, errs := startAll(t, cfgs)
 	noErrors(t, errs)
+}
+
+// TestTLSNameOfCaller: a certificate of the CA for something else does not do, on the end that calls either.
+func TestTLSNameOfCaller(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string // that the caller's certificate is for
+		host  string // that it asks for
+		hears string // "": it gets in
+	}{
+		{"other.job", "ranks.job", "the other end refuses this rank's certificate (subject \"CN=the caller\""},
+		{"ranks.job", "ranks.job", ""},
+	} {
+		cfgs := world(t, 2)
+		for r, cert := range []tls.Certificate{testCA.Issue("a rank", []string{"ranks.job"}, nil), testCA.Issue("the caller", []string{test.name}, nil)} {
+			cfgs[r].TLS = &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: testCA.Pool(), ServerName: test.host}
+		}
+		cfgs[0].Timeout = time.Second
+		_, errs := startAll(t, cfgs)
+		if test.hears == "" {
+			noErrors(t, errs)
+			continue
+		}
+		wantAll(t, errs[1:], test.hears)
+		wantAll(t, errs[:1], "missing: rank 1; a caller from 127.0.0.1:", "x509: certificate is valid for other.job, not ranks.job (subject \"CN=the caller\"")
+	}
+}
+
+// TestTLSOwnVerification: what the user's configuration verifies is verified beside the name, and instead of it where that is asked.
+func TestTLSOwnVerification(t *testing.T) {
+	t.Parallel()
+	state := tls.ConnectionState{PeerCertificates: []*x509.Certificate{testCA.Issue("a rank", []string{"ranks.job"}, nil).Leaf}}
+	given := func() *tls.Config {
+		cfg := testCA.Loopback("a rank")
+		cfg.VerifyConnection = func(tls.ConnectionState) error { return errStranger }
+		return cfg
+	}
+	for _, test := range []struct {
+		edit func(*tls.Config)
+		want string
+	}{
+		{func(c *tls.Config) { c.ServerName = "ranks.job" }, errStranger.Error()},
+		{func(c *tls.Config) { c.ServerName = "other.job" }, "valid for ranks.job, not other.job"},
+		{func(c *tls.Config) { c.ServerName, c.InsecureSkipVerify = "other.job", true }, errStranger.Error()},
+		{func(*tls.Config) {}, errStranger.Error()},
+		{func(c *tls.Config) { c.ServerName, c.VerifyConnection = "ranks.job", nil }, ""},
+	} {
+		cfg := given()
+		test.edit(cfg)
+		pair, err := newTLS(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = pair.server.VerifyConnection(state)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%+v: %v, want %q", cfg.ServerName, err, test.want)
+		}
+	}
 }
 
 // TestMiddleman has somebody with a certificate of his own, and no secret, pass everything on between the ends of two TLS
