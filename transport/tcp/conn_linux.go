@@ -29,10 +29,13 @@ var _ link.Nonblocking = (*fdConn)(nil)
 // collectiveConn takes over a connection.
 func collectiveConn(conn net.Conn) (link.Conn, error) {
 	fd, err := takeOver(under(conn))
-	if secured, ok := conn.(*tlsConn); ok && err == nil {
+	if err != nil {
+		return nil, err // not fd: a nil pointer in an interface is not nil
+	}
+	if secured, ok := conn.(*tlsConn); ok {
 		return secured.overFD(fd), nil
 	}
-	return fd, err
+	return fd, nil
 }
 
 // takeOver takes a socket from Go's poller.
