@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/goccl/goccl"
+	"github.com/goccl/goccl/internal/testca"
 	"github.com/goccl/goccl/transport/mem"
 	"github.com/goccl/goccl/transport/tcp"
 )
@@ -158,6 +160,7 @@ func TestUsage(t *testing.T) {
 		{"rendezvous -listen 127.0.0.1:0", 2, "-size 0"},
 		{"rendezvous -listen 127.0.0.1:0 -size 2 -timeout 0s", 2, "-timeout 0s"},
 		{"rendezvous -listen 127.0.0.1:0 -size 2 -cert main.go", 2, "-cert, -key and -ca go together"},
+		{"rendezvous -listen 127.0.0.1:0 -size 2 -server-name x", 2, "-cert is missing"},
 		{"rendezvous -listen 0.0.0.0:0 -size 2 -cert main.go -key main.go -ca main.go", 1, "goccl: TLS: main.go"},
 		{"rendezvous -listen 127.0.0.1:0 -size 2 more", 2, `unexpected argument "more"`},
 		{"rendezvous -listen 0.0.0.0:0 -size 2", 1, "give -secret-file, -cert, or -insecure"},
@@ -270,6 +273,42 @@ func TestRendezvousStays(t *testing.T) {
 	end()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// A rank whose certificate is for another name than -server-name is turned away, although the CA is the right one.
+func TestRendezvousServerName(t *testing.T) {
+	ca, dir := testca.New("the CA"), t.TempDir()
+	file := func(name string, data []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	cert, key := testca.Files(ca.Issue("the coordinator", []string{"ranks.job"}, nil))
+	args := []string{"rendezvous", "-listen", "127.0.0.1:0", "-size", "1", "-timeout", "3s", "-server-name", "ranks.job",
+		"-cert", file("cert", cert), "-key", file("key", key), "-ca", file("ca", ca.PEM())}
+	r, w := io.Pipe()
+	var errs bytes.Buffer
+	code := make(chan int, 1)
+	go func() { code <- run(args, w, &errs) }()
+	var addr string
+	if _, err := fmt.Fscanf(r, "listening on %s\n", &addr); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := tls.Dial("tcp", addr, &tls.Config{
+		Certificates: []tls.Certificate{ca.Issue("a stranger", []string{"other.job"}, nil)}, RootCAs: ca.Pool(), ServerName: "ranks.job", NextProtos: []string{"goccl"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "bad certificate") {
+		t.Errorf("the stranger hears %v", err)
+	}
+	if c := <-code; c != 1 || !strings.Contains(errs.String(), "valid for other.job, not ranks.job") {
+		t.Errorf("exit code %d, said %s", c, errs.String())
 	}
 }
 

@@ -33,6 +33,7 @@ func rendezvousMain(args []string, stdout, stderr io.Writer) int {
 	cert := fs.String("cert", "", "`path` of a certificate: ranks must speak TLS; with -key and -ca")
 	key := fs.String("key", "", "`path` of the certificate's key")
 	ca := fs.String("ca", "", "`path` of the CAs whose certificates ranks must have")
+	serverName := fs.String("server-name", "", "`name` that the certificates of all ranks are for (default: any certificate of the CAs will do)")
 	insecure := fs.Bool("insecure", false, "listen beyond loopback although nothing proves who connects")
 	if ok, code := parse(fs, args, stdout); !ok {
 		return code
@@ -46,6 +47,8 @@ func rendezvousMain(args []string, stdout, stderr io.Writer) int {
 		return misused(fs, "-timeout %v: must be positive", *timeout)
 	case (*cert == "") != (*key == "") || (*cert == "") != (*ca == ""):
 		return misused(fs, "-cert, -key and -ca go together")
+	case *serverName != "" && *cert == "":
+		return misused(fs, "-server-name is for certificates: -cert is missing")
 	case fs.NArg() > 0:
 		return misused(fs, "unexpected argument %q", fs.Arg(0))
 	}
@@ -65,6 +68,7 @@ func rendezvousMain(args []string, stdout, stderr io.Writer) int {
 			fmt.Fprintf(stderr, "%s: %v\n", fs.Name(), err)
 			return 1
 		}
+		cfg.TLS.ServerName = *serverName
 	}
 	if err := rendezvous(ctx, stdout, stderr, *listen, cfg); err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", fs.Name(), err)
