@@ -28,7 +28,7 @@ var imports = map[string][]string{
 	"internal/trace":          {},
 	"internal/testca":         {},
 	"internal/launch":         {"transport/tcp", "internal/secret"},
-	"cmd/goccl":               {"internal/launch", "internal/secret", "internal/trace", "transport/tcp"},
+	"cmd/goccl":               {".", "internal/launch", "internal/secret", "internal/trace", "transport/tcp"},
 	"bench":                   {".", "dtype", "ring", "transport/mem", "internal/launch"},
 	"examples/digits":         {".", "dtype", "internal/launch", "testdata"},
 	"faults":                  {},
