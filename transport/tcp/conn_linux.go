@@ -26,7 +26,7 @@ type fdConn struct {
 
 var _ link.Nonblocking = (*fdConn)(nil)
 
-// collectiveConn takes over a connection.
+// collectiveConn takes over a connection; after an error it is as before.
 func collectiveConn(conn net.Conn) (link.Conn, error) {
 	fd, err := takeOver(under(conn))
 	if err != nil {
@@ -38,9 +38,8 @@ func collectiveConn(conn net.Conn) (link.Conn, error) {
 	return fd, nil
 }
 
-// takeOver takes a socket from Go's poller.
+// takeOver takes a socket from Go's poller; after an error it is there still.
 func takeOver(conn link.Conn) (*fdConn, error) {
-	defer conn.Close()
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
 		return nil, fmt.Errorf("BUG: tcp: connection of type %T", conn)
@@ -57,6 +56,7 @@ func takeOver(conn link.Conn) (*fdConn, error) {
 	if err = errors.Join(err, dupErr); err != nil {
 		return nil, fmt.Errorf("tcp: taking over a socket: %w", err)
 	}
+	conn.Close()
 	return c, nil
 }
 

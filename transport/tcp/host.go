@@ -252,3 +252,14 @@ func whileSilent(ctx context.Context, conn net.Conn) (_ context.Context, stop fu
 		conn.SetReadDeadline(time.Time{})
 	}
 }
+
+// despiteStrangers does what needs descriptors, again and again while strangers hold those that it lacks.
+func (h *host) despiteStrangers(ctx context.Context, do func() error) error {
+	var wait backoff
+	for {
+		err := do()
+		if !outOfDescriptors(err) || !h.srv.shed() || wait.sleep(ctx) != nil {
+			return explain(err)
+		}
+	}
+}

@@ -39,7 +39,7 @@ func open(ctx context.Context, o *opening) (*Transport, error) {
 	o.errs = make([][transport.Control + 1]error, len(t.ranks))
 	err := o.connectAll(ctx, self)
 	if err == nil {
-		err = o.build(self)
+		err = o.build(ctx, self)
 	}
 	if err == nil {
 		return t, nil
@@ -82,7 +82,7 @@ func (o *opening) connectAll(ctx context.Context, self int) error {
 	err := context.Cause(ctx)
 	cancel(nil)
 	o.watch.Wait()
-	if err != nil && !errors.As(err, new(*transport.PeerError)) && !errors.Is(err, net.ErrClosed) {
+	if err != nil && !errors.As(err, new(*transport.PeerError)) && !errors.Is(err, net.ErrClosed) && !outOfDescriptors(err) {
 		err = nameOne(o.errs, err) // the context ended first
 	}
 	return err
@@ -153,12 +153,26 @@ func (o *opening) connect(ctx context.Context, peer int, class transport.Class) 
 	switch {
 	case err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)): // else it says more than the cause
 		return nil, o.blame(peer, class, context.Cause(ctx))
+	case outOfDescriptors(err): // this rank's trouble, not the peer's
+		return nil, fmt.Errorf("no way to rank %d: %w", peer, bare(err))
 	case err != nil:
 		return nil, o.blame(peer, class, err)
 	case class == transport.Collective:
-		return collectiveConn(conn)
+		return o.takeOver(ctx, conn)
 	}
 	return streamConn(conn)
+}
+
+// takeOver makes a collective's connection of one that has been opened.
+func (o *opening) takeOver(ctx context.Context, conn net.Conn) (c link.Conn, err error) {
+	err = o.mesh.host.despiteStrangers(ctx, func() (err error) {
+		c, err = collectiveConn(conn)
+		return err
+	})
+	if err != nil {
+		conn.Close()
+	}
+	return c, err
 }
 
 // blame names the peer of a connection that could not be opened.
@@ -187,13 +201,16 @@ func (t *Transport) newTable(self int) *link.Table {
 }
 
 // build puts the connections to use.
-func (o *opening) build(self int) error {
+func (o *opening) build(ctx context.Context, self int) error {
 	collective := make([]link.Conn, len(o.ranks))
 	for i := range o.conns {
 		collective[i] = o.conns[i][transport.Collective]
 	}
-	var err error
-	if o.waiter, err = newWaiter(collective); err != nil {
+	err := o.mesh.host.despiteStrangers(ctx, func() (err error) {
+		o.waiter, err = newWaiter(collective)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	for peer, conn := range collective {
@@ -217,4 +234,12 @@ func (t *Transport) blame(peer int, class transport.Class, err error) error {
 		err = fmt.Errorf("%v connection: %w", class, err)
 	}
 	return &transport.PeerError{Rank: peer, Addr: t.Addr(peer), Err: err}
+}
+
+// bare returns what a PeerError says happened, without the rank; another error as it is.
+func bare(err error) error {
+	if known := (*transport.PeerError)(nil); errors.As(err, &known) {
+		return known.Err
+	}
+	return err
 }

@@ -39,9 +39,6 @@ func (t *Transport) Regroup(ctx context.Context, next transport.Epoch) (transpor
 		return nil, net.ErrClosed
 	}
 	defer t.regroups.Done()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
 	m := newMesh(t.mesh.host, slices.Index(next.Ranks, t.Rank()), next.Number, list, t.mesh.nearby, t.mesh.zone)
 	if err := m.host.enter(m); err != nil {
 		return nil, fmt.Errorf("tcp: regroup: %w", err)

@@ -112,6 +112,32 @@ func TestCalledOff(t *testing.T) {
 	wantPeer(t, slices.Delete(errs, 1, 2), 1)
 }
 
+// TestCalledOffBeforehand: the same when the rank had given up before it called.
+func TestCalledOffBeforehand(t *testing.T) {
+	t.Parallel()
+	ts := newWorld(t, 3, Config{})
+	defer closeTransports(ts)
+	next := transport.Epoch{Number: 1, Ranks: []int{0, 1, 2}}
+	ended, giveUp := context.WithCancelCause(t.Context())
+	why := errors.New("enough of this")
+	giveUp(why)
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	errs := make([]error, 3)
+	var wg sync.WaitGroup
+	for r, its := range []context.Context{ctx, ended, ctx} {
+		wg.Go(func() { _, errs[r] = ts[r].Regroup(its, next) })
+	}
+	wg.Wait()
+	if !errors.Is(errs[1], why) {
+		t.Errorf("rank 1: %v", errs[1])
+	}
+	wantPeer(t, slices.Delete(errs, 1, 2), 1)
+	if ctx.Err() != nil {
+		t.Error("the others were not told")
+	}
+}
+
 // TestWhoLeftIsNamed: a rank that dies in the middle of an attempt is named by all, although those that see it first give up
 // before the others do.
 func TestWhoLeftIsNamed(t *testing.T) {
