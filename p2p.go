@@ -226,6 +226,8 @@ func (p *p2p) blame(rank int, op string, err error) error {
 		return context.Cause(p.ctx)
 	case errors.Is(err, net.ErrClosed): // our own transport
 		return net.ErrClosed
+	case errors.Is(err, ErrBroken): // the rank is in Shrink
+		return err
 	}
 	if peer, ok := err.(*PeerError); ok {
 		e := *peer

@@ -15,7 +15,8 @@ func (g *ProcessGroup) Epoch() uint64 { return g.epoch }
 // Shrink makes the next group of those that are left after a failure. Every living rank calls it, in whatever order and
 // whatever the first cause was for it; it waits for all that are not known to be gone, at most until ctx or Config.Timeout
 // ends, and needs no answer of those that are. The ranks keep their order and are numbered anew (see
-// [ProcessGroup.ParentRanks]); Epoch grows. It takes no place in the order of calls.
+// [ProcessGroup.ParentRanks]); Epoch grows. It takes no place in the order of calls. Messages between a rank that is in Shrink
+// and one that is not end after half a second, with an error that wraps [ErrBroken]: nobody waits for one who waits for it.
 //
 // More than half of the group must be left, else the error wraps [ErrNoMajority] (see Config.ShrinkMinority); two parts of a
 // group that cannot reach each other never both go on. A rank that the others hold for dead, or that came too late, gets an
@@ -64,6 +65,7 @@ func (g *ProcessGroup) within(ctx context.Context) (context.Context, context.Can
 type shrink struct {
 	agreement *agreement     // nil until Shrink or a message needs it
 	readers   []agreedReader // by rank
+	deserters []bool         // by rank: its messages are about to end
 	seen      int            // health.departures that the agreement knows of
 	news      chan struct{}  // something has changed; only Shrink listens
 	done      chan struct{}  // closed when the running call of Shrink has ended; nil: none is running
@@ -74,7 +76,7 @@ type shrink struct {
 func (g *ProcessGroup) agreed() *agreement {
 	if g.shrink.agreement == nil {
 		g.shrink.agreement = newAgreement(g.rank, g.size, g.tried, g.cfg.ShrinkMinority)
-		g.shrink.readers = make([]agreedReader, g.size)
+		g.shrink.readers, g.shrink.deserters = make([]agreedReader, g.size), make([]bool, g.size)
 	}
 	return g.shrink.agreement
 }
@@ -182,6 +184,9 @@ func (g *ProcessGroup) noticedAgreement(from int, n *notice) error {
 		return err
 	}
 	a.receive(from, m)
+	if m.kind == agreedVote && a.peers[from].present {
+		g.deserted(from)
+	}
 	g.postAgreed()
 	return nil
 }

@@ -186,3 +186,81 @@ func TestBadAgreementEndsItsStream(t *testing.T) {
 		}
 	})
 }
+
+// A rank that waits for a message of one that is in Shrink learns so, and can follow: what had been sent before still arrives, and
+// messages among others go on. A Shrink that is given up in time ends none.
+func TestShrinkEndsMessages(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, w world) {
+		gs := groups(t, w, 4, Config{Timeout: -1})
+		if err := Send(t.Context(), gs[0], 1, 1, []int8{7}); err != nil {
+			t.Fatal(err)
+		}
+		kill(gs[3])
+		for _, g := range gs[:3] {
+			verdict(g)
+		}
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := gs[0].Shrink(cancelled); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		for waits := true; waits; time.Sleep(time.Millisecond) { // until rank 1 has heard of that, and has let the time pass
+			gs[1].mu.Lock()
+			waits = gs[1].shrink.agreement == nil || !gs[1].shrink.agreement.peers[0].left || gs[1].shrink.deserters[0]
+			gs[1].mu.Unlock()
+		}
+		for tag := range uint32(2) { // in both directions
+			if err := Send(t.Context(), gs[tag], 1-int(tag), 2, []int8{8}); err != nil {
+				t.Errorf("after a Shrink that was given up: %v", err)
+			}
+			if _, err := Recv[int8](t.Context(), gs[1-tag], int(tag), 2); err != nil {
+				t.Errorf("after a Shrink that was given up: %v", err)
+			}
+		}
+		next := make([]*ProcessGroup, 3)
+		t.Cleanup(func() { closeGroups(next) })
+		for r, err := range each(gs[:3], func(g *ProcessGroup) (err error) {
+			switch g.Rank() {
+			case 1:
+				_, err := Recv[int8](t.Context(), g, 0, 3)
+				if peer := (*PeerError)(nil); !errors.Is(err, ErrBroken) || !errors.As(err, &peer) || peer.Rank != 3 {
+					t.Errorf("Recv from who is in Shrink: %v, want ErrBroken because of rank 3", err)
+				}
+				if got, err := Recv[int8](t.Context(), g, 0, 1); err != nil || got[0] != 7 {
+					t.Errorf("what was sent before: %v, %v", got, err)
+				}
+				if err := Send(t.Context(), g, 0, 3, []int8{1}); !errors.Is(err, ErrBroken) {
+					t.Errorf("Send to who is in Shrink: %v, want ErrBroken", err)
+				}
+				if err := Send(t.Context(), g, 2, 3, []int8{9}); err != nil {
+					t.Errorf("among others: %v", err)
+				}
+			case 2:
+				if _, err := Recv[int8](t.Context(), g, 1, 3); err != nil {
+					t.Errorf("among others: %v", err)
+				}
+			}
+			next[g.Rank()], err = g.Shrink(t.Context())
+			return err
+		}) {
+			if err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		}
+		if !t.Failed() {
+			mustSum(t, next)
+		}
+	})
+}
+
+// A rank whose group works is told by the Shrink of another that it does not there.
+func TestShrinkBreaksWhoKnowsNothing(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, w world) {
+		gs := groups(t, w, 3, Config{})
+		vote := agreedMessage{kind: agreedVote, rank: 0}
+		gs[0].control.post(gs[0], []outgoing{{1, vote.encode(3)[0]}})
+		if err := verdict(gs[1]); !errors.Is(err, errDeserted) {
+			t.Errorf("%v, want the news that rank 0 has called Shrink", err)
+		}
+	})
+}
