@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/goccl/goccl"
@@ -9,7 +10,8 @@ import (
 )
 
 const (
-	refillEvery   = 4 // iterations: sums in place stay in the type's range
+	refillEvery   = 4       // iterations: sums in place stay in the type's range
+	clearAtOnce   = 1 << 20 // bytes: what clears gigabytes holds up the collector, and that this process's heartbeats
 	minIterations = 5
 )
 
@@ -146,7 +148,9 @@ func (c *cell) checked(ctx context.Context, check bool) (wrong int64, err error)
 // fill writes the input, and rubbish where the output will be.
 func (c *cell) fill() {
 	if !c.inPlace || len(c.in) == 0 {
-		clear(c.dst.HostBytes())
+		for part := range slices.Chunk(c.dst.HostBytes(), clearAtOnce) {
+			clear(part)
+		}
 	}
 	src := c.src.HostBytes()
 	for _, r := range c.in {

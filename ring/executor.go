@@ -140,7 +140,7 @@ func (x *Executor) runPiece(ctx context.Context, tag transport.Tag, c *Call, a A
 	src := c.Src
 	if copies { // results are written while inputs may still have to leave
 		src = x.layout.take(c.Type(), c.Src.Count())
-		copy(src.HostBytes(), c.Src.HostBytes())
+		copyInPieces(src.HostBytes(), c.Src.HostBytes())
 	}
 	x.layout.build(p, c, src)
 	x.copyLocal(false)
@@ -158,8 +158,20 @@ func (x *Executor) runPiece(ctx context.Context, tag transport.Tag, c *Call, a A
 func (x *Executor) copyLocal(late bool) {
 	for _, c := range x.plan.copies {
 		if to, from := x.layout.at(c.to), x.layout.at(c.from); c.late == late && !sameMemory(to, from) {
-			copy(to.HostBytes(), from.HostBytes())
+			copyInPieces(to.HostBytes(), from.HostBytes())
 		}
+	}
+}
+
+// copyAtOnce is how many bytes are copied at once. The runtime cannot interrupt a copy, and a garbage collection that waits for
+// one stops the whole process, its heartbeats included: copying 3 GiB into fresh memory took longer than the others wait.
+const copyAtOnce = 1 << 20
+
+// copyInPieces copies between memories that do not overlap.
+func copyInPieces(to, from []byte) {
+	for len(from) > 0 {
+		n := copy(to, from[:min(len(from), copyAtOnce)])
+		to, from = to[n:], from[n:]
 	}
 }
 
