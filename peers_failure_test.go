@@ -73,7 +73,7 @@ func TestPeers50_TheSleeperIsNamed(t *testing.T) {
 					var e *StallError
 					if !errors.As(err, &e) || !slices.Equal(e.Missing, []int{5}) || e.Op != "all-reduce" || e.Seq != 2 {
 						t.Errorf("rank %d: %v, want rank 5 missing in all-reduce #2", r, err)
-					} else if r != 5 && !strings.Contains(err.Error(), "rank 5 (broadcast i32 x 7 from root 3") {
+					} else if r != 5 && !strings.Contains(err.Error(), "rank 5 (mem:5; broadcast i32 x 7 from root 3") {
 						t.Errorf("rank %d: %v, want the last call of rank 5", r, err)
 					}
 				}
