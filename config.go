@@ -52,9 +52,9 @@ type Config struct {
 	StallWarning time.Duration
 	// Heartbeat is how often this rank shows the others that it lives. One of which nothing is heard for three intervals, its own
 	// or the listener's if that is longer, is held for dead; the program itself need do nothing and may compute for as long as
-	// it likes. Only what stops the whole process for so long does harm: a debugger, or copying or clearing gigabytes in one call
-	// of copy or clear, which Go cannot interrupt for a garbage collection. A rank that has it off neither sends heartbeats nor
-	// is missed. Default 2 s, at least 10 ms.
+	// it likes. Only what stops the whole process for so long does harm: a debugger, or gigabytes copied or cleared with no call
+	// of a function in between, which Go cannot interrupt when a garbage collection is to begin. A rank that has it off neither
+	// sends heartbeats nor is missed. Default 2 s, at least 10 ms.
 	Heartbeat time.Duration
 	// ShrinkMinority lets Shrink go on with fewer than a majority of the group. Only for who knows that no other part of it does.
 	ShrinkMinority bool

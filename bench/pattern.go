@@ -140,10 +140,15 @@ func bits16(v float64, fraction int) uint16 {
 func (p pattern) fill(dst []byte, start int) {
 	at := start % period * p.width
 	for len(dst) > 0 {
-		n := copy(dst, p.tile[at:])
+		n := copyPart(dst, p.tile[at:])
 		dst, at = dst[n:], 0
 	}
 }
+
+// copyPart is copy, and like clearPart not part of its caller.
+//
+//go:noinline
+func copyPart(dst, src []byte) int { return copy(dst, src) }
 
 // wrong counts the elements of got that are not the pattern's from index start on.
 func (p pattern) wrong(got []byte, start int) (count int64) {

@@ -170,10 +170,15 @@ const copyAtOnce = 1 << 20
 // copyInPieces copies between memories that do not overlap.
 func copyInPieces(to, from []byte) {
 	for len(from) > 0 {
-		n := copy(to, from[:min(len(from), copyAtOnce)])
+		n := copyPiece(to, from[:min(len(from), copyAtOnce)])
 		to, from = to[n:], from[n:]
 	}
 }
+
+// copyPiece is a function of its own because the runtime stops a goroutine surely only where it enters a function.
+//
+//go:noinline
+func copyPiece(to, from []byte) int { return copy(to, from) }
 
 // explain puts an error of the transport into the words of the call.
 func (x *Executor) explain(c *Call, seq uint64, err error) error {
